@@ -1,0 +1,8 @@
+"""Data sets: reading them, drawing from them, and the catalogue of public ones."""
+
+from . import catalogue
+from .dataset import Dataset, Source, concatenate
+from .readers import load
+from .writers import write_extxyz
+
+__all__ = ["Dataset", "Source", "catalogue", "concatenate", "load", "write_extxyz"]

@@ -1,0 +1,110 @@
+"""The catalogue: public data sets by name, and where their files are."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..errors import InputError
+from ..files import sha256
+from .entries import EMBEDDED, ENTRIES, EV, Entry
+
+__all__ = [
+    "ENTRIES",
+    "EV",
+    "FOLDER_VARIABLE",
+    "Entry",
+    "known_file",
+    "local_file",
+    "locate",
+    "named",
+    "near_names",
+    "not_found",
+]
+
+FOLDER_VARIABLE = "QML_LIGHTNING_DATA"
+
+_BY_NAME = {entry.name.lower(): entry for entry in ENTRIES}
+_BY_SHA256 = {entry.sha256: entry for entry in ENTRIES if entry.sha256}
+
+
+def named(name: str) -> Entry | None:
+    """The entry of this name, without regard to case."""
+    return _BY_NAME.get(name.lower())
+
+
+def known_file(checksum: str) -> Entry | None:
+    """The entry whose file has this SHA-256, wherever the file is and whatever it is called."""
+    return _BY_SHA256.get(checksum)
+
+
+def near_names(name: str) -> list[str]:
+    """Names of the catalogue that look like this one."""
+    names = list(_BY_NAME)
+    near = difflib.get_close_matches(name.lower(), names, n=3)
+    return [_BY_NAME[n].name for n in near or [n for n in names if name.lower() in n][:3]]
+
+
+def locate(name: str, *, data_folder: str | os.PathLike[str] | None = None) -> Path:
+    """The file of a set of the catalogue, its checksum compared.
+
+    The embedded set is in the package. Others are looked for in `data_folder`, then in the folders of the variable
+    QML_LIGHTNING_DATA, up to two levels deep.
+    """
+    entry = named(name)
+    if entry is None:
+        near = near_names(name)
+        hint = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise InputError(f"The catalogue has no data set {name!r}.{hint}")
+    path = local_file(entry, data_folder)
+    if path is None:
+        raise InputError(not_found(entry, data_folder))
+    return path
+
+
+def local_file(entry: Entry, data_folder: str | os.PathLike[str] | None = None) -> Path | None:
+    """The file of an entry, or None if it is nowhere; one of the same name but another checksum is an InputError."""
+    if entry is EMBEDDED:
+        return Path(__file__).parent / "data" / entry.file
+    found = list(_candidates(entry, _folders(data_folder)))
+    for path in found:
+        if sha256(path) == entry.sha256:
+            return path
+    if found:
+        raise InputError(
+            f"{found[0]} is not the file that the catalogue knows as {entry.name}: its SHA-256 is "
+            f"{sha256(found[0])[:12]}…, wanted {entry.sha256[:12]}…. It may be damaged or another version. "
+            "If you trust it, give its path instead of the name, and its --energy-unit."
+        )
+    return None
+
+
+def not_found(entry: Entry, data_folder: str | os.PathLike[str] | None = None) -> str:
+    """A sentence that says where the set was looked for, and what to do."""
+    looked = ", ".join(map(str, _folders(data_folder))) or f"no folder, as {FOLDER_VARIABLE} is not set"
+    if not entry.file:
+        return f"{entry.name} is a set of the load-atoms library."
+    return (
+        f"{Path(entry.file).name} ({entry.name}) was not found. Looked in {looked}. "
+        f"Set {FOLDER_VARIABLE} to the folder that holds it."
+    )
+
+
+def _folders(given: str | os.PathLike[str] | None) -> list[Path]:
+    texts = [] if given is None else [os.fspath(given)]
+    texts += [text for text in os.environ.get(FOLDER_VARIABLE, "").split(os.pathsep) if text]
+    return [Path(text).expanduser() for text in texts]
+
+
+def _candidates(entry: Entry, folders: Iterable[Path]) -> Iterable[Path]:
+    if not entry.file:
+        return
+    seen: set[Path] = set()
+    for folder in folders:
+        file = Path(entry.file).name
+        for path in (folder / entry.file, folder / file, *folder.glob(f"*/{file}"), *folder.glob(f"*/*/{file}")):
+            if path.is_file() and path.resolve() not in seen:
+                seen.add(path.resolve())
+                yield path

@@ -1,0 +1,160 @@
+"""What a file holds, in its own units and as it stands there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..structures import Labels, Structures, atoms_of, checked, offsets_from_counts
+from ..units import Units
+
+PER_ATOM = ("numbers", "positions", "forces")
+PER_FRAME = ("counts", "cells", "periodic", "energies", "stress", "rows")
+
+# xx, yy, zz, yz, xz, xy
+VOIGT = np.array([[0, 5, 4], [5, 1, 3], [4, 3, 2]])
+
+
+@dataclass(frozen=True)
+class LabelKeys:
+    """Which keys of the file the labels are under; None: the usual names, empty: do not read this label."""
+
+    energy: str | None = None
+    forces: str | None = None
+    stress: str | None = None
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which frames and labels of a file to read: those of the split, of these the slice, of these the first few."""
+
+    split: str | None = None
+    index: slice | None = None
+    limit: int | None = None
+    keys: LabelKeys = LabelKeys()
+    labels: bool = True
+
+
+@dataclass(frozen=True)
+class Content:
+    """Frames laid end to end, in the units of the file. A label that a frame lacks is NaN."""
+
+    numbers: np.ndarray  # (atoms,)
+    positions: np.ndarray  # (atoms, 3)
+    counts: np.ndarray  # (frames,) atoms in each frame
+    cells: np.ndarray  # (frames, 3, 3)
+    periodic: np.ndarray  # (frames, 3) bool
+    rows: np.ndarray  # (frames,) number of the frame in the file, from 0
+    energies: np.ndarray | None = None  # (frames,)
+    forces: np.ndarray | None = None  # (atoms, 3)
+    stress: np.ndarray | None = None  # (frames, 3, 3)
+    keys: Mapping[str, str] = field(default_factory=dict)  # label → key of the file
+    stated: Mapping[str, str] = field(default_factory=dict)  # energy, length, force → unit, where the file says so
+    citation: str = ""
+    notes: tuple[str, ...] = ()
+
+    def select(self, index: np.ndarray) -> Content:
+        """The frames at `index`, in that order."""
+        index = np.asarray(index, np.int64)
+        offsets = offsets_from_counts(torch.from_numpy(self.counts.astype(np.int64)))
+        atoms = atoms_of(offsets, torch.from_numpy(index)).numpy()
+        chosen = dict.fromkeys(PER_ATOM, atoms) | dict.fromkeys(PER_FRAME, index)
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return replace(self, **{name: values[name][rows] for name, rows in chosen.items() if values[name] is not None})
+
+    @property
+    def labelled(self) -> bool:
+        return not (self.energies is None and self.forces is None and self.stress is None)
+
+
+def tensors(values: np.ndarray | None, scale: float) -> Tensor | None:
+    """float64 tensor of values × scale, with memory of its own."""
+    return None if values is None else torch.from_numpy(np.array(values, np.float64) * scale)
+
+
+def structures_and_labels(content: Content, units: Units, name: str) -> tuple[Structures, Labels, tuple[str, ...]]:
+    """Content in eV and Å, checked, with notes about what was left out; `name` is the file's name in errors."""
+    structures = Structures(
+        torch.from_numpy(content.numbers.astype(np.int64)),
+        torch.from_numpy(np.array(content.positions, np.float64) * units.length_in_angstrom),
+        offsets_from_counts(torch.from_numpy(content.counts.astype(np.int64))),
+        torch.from_numpy(np.array(content.cells, np.float64) * units.length_in_angstrom),
+        torch.from_numpy(np.array(content.periodic, bool)),
+    )
+    stress = tensors(content.stress, units.stress_in_ev_per_angstrom3)
+    notes: tuple[str, ...] = ()
+    if stress is not None:
+        # stress is an energy per volume, and only a cell periodic in three directions has one
+        open_cell = ~structures.periodic.all(1)
+        ignored = int((open_cell & ~stress.isnan().all(2).all(1)).sum())
+        stress[open_cell] = torch.nan
+        if ignored:
+            notes += (f"stress of {ignored} frames left out: they are not periodic in three directions",)
+        if stress.isnan().all():
+            stress = None
+    labels = Labels(
+        tensors(content.energies, units.energy_in_ev),
+        tensors(content.forces, units.force_in_ev_per_angstrom),
+        stress,
+    )
+    checked(structures, labels, name=lambda s: f"{name}, frame {content.rows[s]}")
+    return structures, labels, notes
+
+
+def as_stress(values: np.ndarray, what: str) -> np.ndarray:
+    """(…, 3, 3) from 3×3 matrices, nine numbers, or six in Voigt order (xx, yy, zz, yz, xz, xy)."""
+    values = np.asarray(values, np.float64)
+    if values.shape[-2:] == (3, 3):
+        return values
+    if values.shape[-1:] == (9,):
+        return values.reshape(*values.shape[:-1], 3, 3)
+    if values.shape[-1:] == (6,):
+        return values[..., VOIGT]
+    raise InputError(f"{what}: wanted a stress of 3×3, 9 or 6 (Voigt) numbers, got the shape {values.shape}.")
+
+
+def stress_from_virial(virial: np.ndarray, cells: np.ndarray) -> np.ndarray:
+    """-virial / volume; NaN where there is no volume."""
+    volume = np.abs(np.linalg.det(cells))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        stress = -virial / volume[..., None, None]
+    return np.where((volume > 0)[..., None, None], stress, np.nan)
+
+
+def rows_of_split(values: np.ndarray, n_frames: int, what: str) -> np.ndarray:
+    """Row numbers of a stored split: row numbers already, or a mask."""
+    values = np.asarray(values)
+    if values.dtype == bool and values.shape == (n_frames,):
+        return values.nonzero()[0]
+    if values.ndim != 1 or values.dtype.kind not in "iu":
+        raise InputError(f"{what}: wanted a list of row numbers, got {values.dtype} of shape {values.shape}.")
+    bad = (values < 0) | (values >= n_frames)
+    if bad.any():
+        raise InputError(
+            f"{what}: row {int(values[bad][0])} is out of range, there are {n_frames} frames (0 to {n_frames - 1}). "
+            "The split belongs to another file, or this one was cut."
+        )
+    return values.astype(np.int64)
+
+
+def refuse_nan(content: Content, name: str) -> None:
+    """An InputError that names the first frame with a NaN among its labels."""
+    for kind in ("energies", "forces", "stress"):
+        values = getattr(content, kind)
+        if values is None:
+            continue
+        bad = np.isnan(values).reshape(len(values), -1).any(1)
+        if kind == "stress":
+            bad &= content.periodic.all(1)  # the others have none
+        if bad.any():
+            at = int(bad.argmax())
+            frame = at if kind != "forces" else int(np.searchsorted(np.cumsum(content.counts), at, side="right"))
+            raise InputError(
+                f"{name}, frame {content.rows[frame]} has NaN among its {kind} (key {content.keys[kind]}). "
+                "Remove the frame, or choose a split without it."
+            )

@@ -1,0 +1,242 @@
+"""Reading a data set: from a path, a split of a file, or a name of the catalogue."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from ..errors import InputError
+from ..files import sha256
+from ..structures import Labels, Structures
+from ..units import Units, energy_unit_named, force_unit_named, length_unit_named
+from . import catalogue
+from .content import Content, LabelKeys, Wanted, structures_and_labels
+from .dataset import Dataset, Source
+from .downloads import content_from_load_atoms, digest
+from .frames import read_frames
+from .npz import read_npz
+from .plausibility import unit_hint, unusual_length
+
+SLICE = re.compile(r"(-?\d*)(:(-?\d*)(:(-?\d*))?)?")
+
+
+@dataclass(frozen=True)
+class Address:
+    """What a person wrote, taken apart: PATH, PATH:SPLIT, PATH@SLICE, PATH:SPLIT@SLICE, or a name instead of PATH."""
+
+    target: str
+    split: str | None = None
+    slice_text: str = ""
+
+    @property
+    def index(self) -> slice | None:
+        if not self.slice_text:
+            return None
+        if ":" not in self.slice_text:
+            row = int(self.slice_text)
+            return slice(row, row + 1 or None)
+        return slice(*(int(part) if part else None for part in self.slice_text.split(":")))
+
+
+def address(source: str | os.PathLike[str]) -> Address:
+    """Take a source apart. A file of exactly this name wins over every other reading."""
+    text = os.fspath(source)
+    if Path(text).expanduser().is_file():
+        return Address(text)
+    slice_text = ""
+    head, at, tail = text.rpartition("@")
+    if at and head and tail and SLICE.fullmatch(tail):
+        text, slice_text = head, tail
+    if Path(text).expanduser().is_file():
+        return Address(text, slice_text=slice_text)
+    head, colon, tail = text.rpartition(":")
+    # C:\set.npz has no split, and the name of a split has no folder in it
+    if colon and tail and not re.search(r"[/\\]", tail) and len(head) > 1:
+        return Address(head, tail, slice_text)
+    return Address(text, slice_text=slice_text)
+
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    energy_unit: str | None = None,
+    length_unit: str | None = None,
+    force_unit: str | None = None,
+    split: str | None = None,
+    limit: int | None = None,
+    energy_key: str | None = None,
+    forces_key: str | None = None,
+    stress_key: str | None = None,
+    labels: Literal["optional", "required", "ignored"] = "optional",
+    data_folder: str | os.PathLike[str] | None = None,
+) -> Dataset:
+    """Structures and labels in eV and Å, from a file or a public set.
+
+    `source` is a path (.npz, or anything ASE reads), a path with a stored split (`set.npz:train`) or a slice
+    (`run.traj@0:100`), or a name of the catalogue (`ethanol`, `rmd17_aspirin:train_01`). The first `limit` frames of
+    that are taken. Extended XYZ and ASE's formats are in eV and Å unless told otherwise; a .npz file must say its
+    units, be known to the catalogue, or `energy_unit` is needed. A key given as "" is not read.
+    """
+    given = address(source)
+    if split is not None and given.split not in (None, split):
+        raise InputError(f"{os.fspath(source)} asks for the split {given.split!r}, split= for {split!r}. Give one.")
+    if limit is not None and limit < 1:
+        raise InputError(f"Wanted a limit of at least one frame, got {limit}.")
+    wanted = Wanted(
+        split=split or given.split,
+        index=given.index,
+        limit=limit,
+        keys=LabelKeys(energy_key, forces_key, stress_key),
+        labels=labels != "ignored",
+    )
+    found = _find(given.target, data_folder)
+    asked = {"energy": energy_unit, "length": length_unit, "force": force_unit}
+    content, stated, default = _read(found, wanted)
+    units, notes = _units(found.name, content, asked, stated, default)
+    structures, its_labels, more_notes = structures_and_labels(content, units, found.name)
+    if labels == "required":
+        _require_labels(structures, its_labels, content, found.name)
+    entry = found.entry
+    source_of_data = Source(
+        name=entry.name if entry else found.name,
+        path=str(found.path) if found.path else f"load-atoms:{entry.load_atoms if entry else ''}",
+        sha256=found.sha256 or digest(content),
+        units=units,
+        n_structures=len(structures),
+        split=wanted.split or "",
+        citation=entry.citation if entry else content.citation,
+        keys=content.keys,
+        notes=(*content.notes, *notes, *more_notes),
+        draws=(*([f"@{given.slice_text}"] if given.slice_text else ()), *([f"limit {limit}"] if limit else ())),
+    )
+    return Dataset(structures, its_labels, source_of_data)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A file, an entry of the catalogue, or both."""
+
+    name: str  # for errors
+    path: Path | None  # None: only load-atoms has the set
+    sha256: str
+    entry: catalogue.Entry | None
+    not_found: str = ""  # where the file was looked for
+
+
+def _find(target: str, data_folder: str | os.PathLike[str] | None) -> Found:
+    path, entry = Path(target).expanduser(), None
+    if not path.is_file():
+        entry = catalogue.named(target)
+        if entry is None:
+            raise InputError(_missing(target, path))
+        local = catalogue.local_file(entry, data_folder)
+        if local is None:
+            not_found = catalogue.not_found(entry, data_folder)
+            if not entry.load_atoms:
+                raise InputError(not_found)
+            return Found(entry.name, None, "", entry, not_found)
+        path = local
+    if path.stat().st_size == 0:
+        raise InputError(f"{path} is empty. The program that should have written it may have failed.")
+    checksum = sha256(path)
+    return Found(path.name, path, checksum, entry or catalogue.known_file(checksum))
+
+
+def _read(found: Found, wanted: Wanted) -> tuple[Content, Mapping[str, str], Units | None]:
+    """Content, the units that the file or the catalogue states for it, and those that its format has by convention."""
+    path, entry = found.path, found.entry
+    if path is None:
+        assert entry is not None  # one of the two is there
+        return content_from_load_atoms(entry, wanted, found.not_found), {}, catalogue.EV
+    if path.suffix.lower() != ".npz":
+        return read_frames(path, wanted), {}, catalogue.EV
+    if entry is None:
+        content = read_npz(path, wanted)
+        return content, content.stated, None
+    if wanted.keys.energy is None and entry.energy_key:
+        wanted = replace(wanted, keys=replace(wanted.keys, energy=entry.energy_key))
+    return read_npz(path, wanted, entry.splits), {"energy": entry.units.energy, "length": entry.units.length}, None
+
+
+def _missing(target: str, path: Path) -> str:
+    if path.is_dir():
+        return f"{path} is a folder. Give a file in it."
+    near = catalogue.near_names(target)
+    if path.parent.is_dir():
+        here = [p.name for p in path.parent.iterdir() if p.is_file()]
+        near = [str(path.parent / name) for name in difflib.get_close_matches(path.name, here, n=3)] + near
+    hint = f" Did you mean {' or '.join(near)}?" if near else f" There is no folder {path.parent}."
+    if not near and path.parent.is_dir():
+        hint = " Give the path of a file, or a name of the catalogue, such as ethanol."
+    return f"There is no file {path}, and no such name in the catalogue.{hint}"
+
+
+def _units(
+    name: str,
+    content: Content,
+    asked: Mapping[str, str | None],
+    stated: Mapping[str, str],
+    default: Units | None,
+) -> tuple[Units, tuple[str, ...]]:
+    """Units of the content: those the file or the catalogue states, those asked for, or those of the format."""
+    parse = {"energy": energy_unit_named, "length": length_unit_named, "force": force_unit_named}
+    wanted = {kind: parse[kind](text) for kind, text in asked.items() if text}
+    known: dict[str, str] = {}
+    for kind, text in stated.items():
+        try:
+            known[kind] = parse[kind](text)
+        except InputError:
+            if kind not in wanted:
+                raise InputError(
+                    f"{name} says its {kind} unit is {text!r}, which is unknown. Add --{kind}-unit."
+                ) from None
+    for kind in wanted.keys() & known.keys():
+        if wanted[kind] != known[kind]:
+            raise InputError(
+                f"Mixed units: --{kind}-unit says {wanted[kind]}, but {name} is known to be in {known[kind]}. "
+                f"Leave --{kind}-unit out. (If the numbers were converted, save them to a new file.)"
+            )
+    units = known | wanted
+    if "energy" not in units and default is None and content.labelled:
+        raise InputError(
+            f"{name} does not say its units. Add --energy-unit kcal/mol (or eV, Hartree, kJ/mol; energy_unit= in "
+            f"Python), and --length-unit if it is not Å.{unit_hint(content)}"
+        )
+    notes: tuple[str, ...] = ()
+    if "length" not in units and default is None:
+        unusual = unusual_length(content)
+        if unusual:
+            raise InputError(f"{name} does not say its unit of length, and {unusual} Add --length-unit Bohr, nm or Å.")
+        notes = ("the file does not state its unit of length: Å is meant",)
+    default = default or catalogue.EV
+    return Units(
+        units.get("energy", default.energy), units.get("length", default.length), units.get("force", "")
+    ), notes
+
+
+def _require_labels(structures: Structures, labels: Labels, content: Content, name: str) -> None:
+    labelled = np.zeros(len(structures), bool)
+    if labels.energies is not None:
+        labelled |= ~labels.energies.isnan().numpy()
+    if labels.forces is not None:
+        labelled[structures.structure_of_atom[~labels.forces.isnan().any(1)].numpy()] = True
+    if labels.stress is not None:
+        labelled |= ~labels.stress.isnan().any(2).any(1).numpy()
+    if not labelled.any():
+        raise InputError(
+            f"{name} has no energies, forces or stress, and they are needed here. If they are under other names, "
+            "say which: --energy-key, --forces-key, --stress-key."
+        )
+    if not labelled.all():
+        frame = content.rows[int((~labelled).argmax())]
+        raise InputError(
+            f"{name}, frame {frame} has no energy, forces or stress, as {int((~labelled).sum())} of {len(labelled)} "
+            "frames. Labels are needed here: remove these frames."
+        )

@@ -1,0 +1,185 @@
+"""Rows of the linear model: energies, forces and virials as linear functions of the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .features import columns_of, n_weights
+from .kernels import FCHL19Arguments, FeatureMap, Kernels
+from .neighbours import Pairs, element_indices, pairs_within
+from .projection import project
+from .structures import Structures
+
+# Six independent components of a symmetric tensor, in Voigt's order.
+VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))
+
+# Tangents in flight times features: bounds the memory of one tile of force rows.
+TILE_NUMBERS = 32_000_000
+
+
+@dataclass(frozen=True)
+class Tangents:
+    """Directions in which an environment moves, and the row that the movement belongs to.
+
+    A row of forces or virials is Σ over its tangents of z′(ρ[owner]) · vector.
+    """
+
+    vector: Tensor  # (tangents, rank)
+    owner: Tensor  # (tangents,) atom whose environment moves, ascending
+    row: Tensor  # (tangents,)
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class Environments:
+    """Projected environments of a batch of structures, and how they move with the atoms and the cell."""
+
+    rho: Tensor  # (atoms, rank)
+    element: Tensor  # (atoms,)
+    structure: Tensor  # (atoms,)
+    n_structures: int
+    forces: Tangents | None  # rows: 3 for each atom, minus the gradient
+    virial: Tangents | None  # rows: 6 for each structure, the strain derivative in eV
+
+
+@dataclass(frozen=True)
+class Basis:
+    """From pair vectors to features: everything but the weights."""
+
+    kernels: Kernels
+    elements: tuple[int, ...]
+    arguments: FCHL19Arguments
+    projections: Tensor  # (elements, size, rank)
+    maps: tuple[FeatureMap, ...]
+    blocks: bool  # every element its own weights
+
+    @property
+    def n_weights(self) -> int:
+        return n_weights(self.maps, self.blocks)
+
+    def columns(self, element: int) -> slice:
+        """Where the weights of `element` stand."""
+        return columns_of(self.maps, element, self.blocks)
+
+    def like(self, tensor: Tensor) -> Tensor:
+        """`tensor` on the device and in the precision of the basis."""
+        return tensor.to(self.projections)
+
+    @property
+    def device(self) -> torch.device:
+        return self.projections.device
+
+
+def environments(basis: Basis, structures: Structures, forces: bool, virial: bool) -> Environments:
+    """Projected environments of all atoms, with the tangents of force and virial rows if wanted."""
+    pairs = pairs_within(structures, basis.arguments.cutoff, basis.elements)
+    element = element_indices(structures.numbers, basis.elements).to(basis.device)
+    segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
+    values = basis.kernels.fchl19(basis.arguments, structures.n_atoms, segments, vectors)
+    rho = project(basis.projections, values, element)
+    moving: dict[str, Tangents | None] = {"forces": None, "virial": None}
+    if forces or virial:
+        jacobian = basis.kernels.fchl19_jacobian(
+            basis.arguments, structures.n_atoms, segments, vectors, element, basis.projections
+        )
+        if forces:
+            moving["forces"] = _force_tangents(pairs, jacobian, structures.n_atoms)
+        if virial:
+            moving["virial"] = _virial_tangents(pairs, vectors, jacobian, structures)
+    return Environments(rho, element, structures.structure_of_atom.to(basis.device), len(structures), **moving)
+
+
+def _force_tangents(pairs: Pairs, jacobian: Tensor, n_atoms: int) -> Tangents:
+    """Minus the derivative of each environment by each atom in it, (different atom pairs · 3).
+
+    Images of one atom move together, hence one tangent for all of them; the centre moves against the sum of its
+    neighbours (translation invariance); an image of the centre itself does not move at all.
+    """
+    # the tangent of (centre, atom) has the key centre · n + atom
+    other = (pairs.neighbour != pairs.centre).nonzero()[:, 0]
+    keys = pairs.centre[other] * n_atoms + pairs.neighbour[other]
+    own = torch.arange(n_atoms) * (n_atoms + 1)
+    unique, position = torch.cat([keys, own]).unique(return_inverse=True)
+    device = jacobian.device
+    moving = jacobian[other.to(device)]
+    vector = jacobian.new_zeros(len(unique), 3, jacobian.shape[2])
+    vector.index_add_(0, position[: len(other)].to(device), moving, alpha=-1)
+    vector.index_add_(0, position[len(other) :][pairs.centre[other]].to(device), moving)
+    owner, atom = unique // n_atoms, unique % n_atoms
+    row = atom[:, None] * 3 + torch.arange(3)
+    return Tangents(
+        vector.flatten(0, 1), owner.repeat_interleave(3).to(device), row.flatten().to(device), 3 * n_atoms
+    )
+
+
+def _virial_tangents(pairs: Pairs, vectors: Tensor, jacobian: Tensor, structures: Structures) -> Tangents:
+    """Derivative of each environment by the strain of its structure, (atoms · 6)."""
+    n = structures.n_atoms
+    strain = torch.stack([0.5 * (vectors[:, a, None] * jacobian[:, b] + vectors[:, b, None] * jacobian[:, a])
+                          for a, b in VOIGT], 1)  # fmt: skip
+    vector = jacobian.new_zeros(n, 6, jacobian.shape[2]).index_add_(0, pairs.centre.to(jacobian.device), strain)
+    row = structures.structure_of_atom[:, None] * 6 + torch.arange(6)
+    owner = torch.arange(n).repeat_interleave(6)
+    return Tangents(
+        vector.flatten(0, 1), owner.to(jacobian.device), row.flatten().to(jacobian.device), 6 * len(structures)
+    )
+
+
+def energy_rows(basis: Basis, at: Environments) -> Tensor:
+    """Σ z(ρ) over the atoms of each structure, (structures, weights) in float64."""
+    out = torch.zeros(at.n_structures, basis.n_weights, dtype=torch.float64, device=basis.device)
+    for e, feature_map in enumerate(basis.maps):
+        atoms = (at.element == e).nonzero()[:, 0]
+        step = max(1, TILE_NUMBERS // feature_map.n_features)
+        for run in atoms.split(step):
+            z = basis.kernels.features(feature_map, at.rho[run].contiguous())
+            out[:, basis.columns(e)].index_add_(0, at.structure[run], z.double())
+    return out
+
+
+def tangent_rows(basis: Basis, at: Environments, tangents: Tangents) -> Tensor:
+    """Σ z′(ρ) · tangent over the tangents of each row, (rows, weights), a tile of features at a time."""
+    out = at.rho.new_zeros(tangents.n_rows, basis.n_weights)
+    element_of_tangent = at.element[tangents.owner]
+    local = torch.empty_like(at.element)
+    for e, feature_map in enumerate(basis.maps):
+        atoms = (at.element == e).nonzero()[:, 0]
+        chosen = (element_of_tangent == e).nonzero()[:, 0]
+        if len(chosen) == 0:
+            continue
+        local[atoms] = torch.arange(len(atoms), device=basis.device)
+        x, moves = at.rho[atoms].contiguous(), tangents.vector[chosen].contiguous()
+        owner, row = local[tangents.owner[chosen]], tangents.row[chosen]
+        columns = out[:, basis.columns(e)]
+        for first, last in _frequency_tiles(feature_map, len(chosen)):
+            tile = columns[:, first:last]
+            if feature_map.paired:
+                tile = at.rho.new_zeros(tangents.n_rows, 2 * (last - first))
+            basis.kernels.force_rows(feature_map, x, moves, owner, row, tile, first, last)
+            if feature_map.paired:
+                n, half = feature_map.n_frequencies, last - first
+                columns[:, first:last] += tile[:, :half]
+                columns[:, n + first : n + last] += tile[:, half:]
+    return out
+
+
+def _frequency_tiles(feature_map: FeatureMap, n_tangents: int) -> Iterator[tuple[int, int]]:
+    rank = feature_map.rank
+    step = max(1, TILE_NUMBERS // max(1, n_tangents) // rank) * rank
+    for first in range(0, feature_map.n_frequencies, step):
+        yield first, min(first + step, feature_map.n_frequencies)
+
+
+def batches(cost: Tensor, most: float) -> Iterator[Tensor]:
+    """Runs of neighbouring indices whose cost together is at most `most` (but at least one each)."""
+    ends = cost.double().cumsum(0)
+    first = 0
+    while first < len(cost):
+        spent = float(ends[first - 1]) if first else 0.0
+        last = max(first + 1, int(torch.searchsorted(ends, spent + most, right=True)))
+        yield torch.arange(first, min(last, len(cost)))
+        first = last

@@ -1,0 +1,109 @@
+"""Model files: safetensors with a JSON header. Reading one executes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from .baseline import Baseline
+from .errors import InputError, ModelError
+from .files import check_output, write_atomically
+from .kernels import FeatureMap
+from .potential import Potential
+from .projection import Projection
+from .recipes import Recipe
+from .units import INTERNAL
+
+FORMAT = "qml-lightning"
+FORMAT_VERSION = 1  # raised when an older package could no longer read the file
+
+
+def save_model(potential: Potential, path: str | Path, *, overwrite: bool = False) -> None:
+    """Write `potential` to `path`, atomically; an existing file is kept unless `overwrite`."""
+    path = check_output(path, overwrite=overwrite)
+    header = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "units": {"energy": INTERNAL.energy, "length": INTERNAL.length},
+        "elements": list(potential.elements),
+        "recipe": potential.recipe.as_dict(),
+        "provenance": potential.provenance,
+    }
+    # safetensors metadata is text by text: one entry, one JSON document
+    write_atomically(path, save(_tensors(potential), {FORMAT: json.dumps(header, ensure_ascii=False)}))
+
+
+def _tensors(potential: Potential) -> dict[str, Tensor]:
+    tensors = {
+        "weights": potential.weights,
+        "baseline": potential.baseline.energies,
+        "projection": potential.projection.matrices,
+        "explained": potential.projection.explained,
+        "phases": torch.stack([m.phases for m in potential.maps]),
+    }
+    for name in ("signs", "row_scale", "matrix"):
+        parts = [getattr(m, name) for m in potential.maps]
+        if parts[0] is not None:
+            tensors[name] = torch.stack(parts)
+    if "signs" in tensors:
+        tensors["signs"] = tensors["signs"].to(torch.int8)  # ±1: an eighth of the room
+    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+
+
+def read_header(path: str | Path) -> dict[str, Any]:
+    """The JSON header of a model file, checked to be ours and of a version that is known."""
+    return _read(path)[0]
+
+
+def load_model(path: str | Path) -> Potential:
+    """The potential that `save_model` wrote."""
+    header, tensors = _read(path)
+    try:
+        elements = tuple(header["elements"])
+        recipe = Recipe.from_dict(header["recipe"])
+        phases = tensors["phases"]
+        parts: dict[str, list[Any]] = {
+            name: list(tensors[name].double()) if name in tensors else [None] * len(phases)
+            for name in ("signs", "row_scale", "matrix")
+        }
+        maps = tuple(
+            FeatureMap(phases[e], recipe.features.paired, *(parts[n][e] for n in ("signs", "row_scale", "matrix")))
+            for e in range(len(elements))
+        )
+        return Potential(
+            elements,
+            recipe,
+            Projection(tensors["projection"], tensors["explained"]),
+            maps,
+            tensors["weights"],
+            Baseline(elements, tensors["baseline"]),
+            header["provenance"],
+        )
+    except (KeyError, TypeError, IndexError) as problem:
+        raise ModelError(f"{path} is a {FORMAT} model with a part missing or altered ({problem}).") from problem
+
+
+def _read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    if not Path(path).is_file():
+        raise InputError(f"There is no model file {path}.")
+    try:
+        with safe_open(path, framework="pt") as file:
+            metadata = file.metadata() or {}
+            if FORMAT not in metadata:
+                raise ModelError(f"{path} is a safetensors file, but not a model of {FORMAT}.")
+            header = json.loads(metadata[FORMAT])
+            newest = header.get("format_version", 0)
+            if newest > FORMAT_VERSION:
+                raise ModelError(
+                    f"{path} has format version {newest}; this package reads up to {FORMAT_VERSION}. "
+                    "Update it: pip install -U qml-lightning."
+                )
+            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except (SafetensorError, ValueError, OSError) as problem:
+        raise ModelError(f"{path} is not a complete safetensors file ({problem}). Was it truncated?") from problem

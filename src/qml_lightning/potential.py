@@ -1,0 +1,175 @@
+"""A trained potential: energies, forces and stress of any structure of its elements."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from .baseline import Baseline
+from .design import Basis, batches
+from .kernels import FeatureMap, Kernels, kernels_for
+from .neighbours import Pairs, element_indices, pairs_within
+from .projection import Projection, lift, project
+from .recipes import Recipe
+from .structures import Structures, structures_from_ase
+
+if TYPE_CHECKING:
+    from ase import Atoms
+
+    from .adapters.ase import QMLLightning
+
+# Atoms whose environments are in memory at once during prediction.
+ATOMS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What a potential says of a batch of structures, in eV and Å, float64 on the CPU."""
+
+    energies: Tensor  # (structures,)
+    atom_energies: Tensor  # (atoms,)
+    forces: Tensor | None = None  # (atoms, 3)
+    stress: Tensor | None = None  # (structures, 3, 3), tension positive; NaN for a structure without a cell
+
+
+@dataclass(frozen=True)
+class Potential:
+    """Elements, axes, feature maps and weights: what was drawn and what was learnt."""
+
+    elements: tuple[int, ...]
+    recipe: Recipe
+    projection: Projection
+    maps: tuple[FeatureMap, ...]
+    weights: Tensor  # (n_weights,) float64
+    baseline: Baseline
+    provenance: dict[str, Any] = field(default_factory=dict)  # data, counts, time, versions: for people to read
+
+    def on(self, device: torch.device | str = "cpu", precision: str | None = None, kernels: str | None = None) -> Predictor:
+        """This potential made ready on a device, in a precision, with the back-end of that name or the best one."""
+        recipe = self.recipe if precision is None else replace(self.recipe, precision=precision)
+        recipe.check()
+        return Predictor(self, torch.device(device), recipe.dtype, kernels_for(device, recipe.dtype, kernels))
+
+    @cached_property
+    def _ready(self) -> Predictor:
+        return self.on()
+
+    def predict(
+        self, structures: Structures | Atoms | Sequence[Atoms], *, forces: bool = True, stress: bool | None = None
+    ) -> Prediction:
+        """Energies, and forces and stress if wanted (stress: by default where there is a periodic structure)."""
+        return self._ready.predict(structures, forces=forces, stress=stress)
+
+    def calculator(self, **options: Any) -> QMLLightning:
+        """This potential as an ASE calculator; the options are device, precision, kernels and skin."""
+        from .adapters.ase import QMLLightning
+
+        return QMLLightning(self, **options)
+
+    def save(self, path: str, *, overwrite: bool = False) -> None:
+        """Write the model as safetensors with a JSON header, atomically."""
+        from .modelfile import save_model
+
+        save_model(self, path, overwrite=overwrite)
+
+    @classmethod
+    def load(cls, path: str) -> Potential:
+        """Read a model that `save` wrote; nothing in it is executed."""
+        from .modelfile import load_model
+
+        return load_model(path)
+
+
+class Predictor:
+    """A potential's tensors on a device, in a precision, with the kernels that serve them."""
+
+    def __init__(self, potential: Potential, device: torch.device, dtype: torch.dtype, kernels: Kernels) -> None:
+        self.potential = potential
+        self.basis = Basis(
+            kernels,
+            potential.elements,
+            potential.recipe.representation.arguments(len(potential.elements)),
+            potential.projection.matrices.to(device, dtype),
+            tuple(feature_map.to(device, dtype) for feature_map in potential.maps),
+            potential.recipe.features.blocks,
+        )
+        self.weights = self.basis.like(potential.weights)
+
+    @property
+    def cutoff(self) -> float:
+        return self.basis.arguments.cutoff
+
+    def predict(
+        self, structures: Structures | Atoms | Sequence[Atoms], *, forces: bool = True, stress: bool | None = None
+    ) -> Prediction:
+        """Energies, and forces and stress if wanted, a bounded number of atoms at a time."""
+        if not isinstance(structures, Structures):
+            structures = structures_from_ase(structures)
+        if stress is None:
+            stress = bool(structures.volumes.isfinite().any())
+        parts = [
+            self.predict_pairs(part, pairs_within(part, self.cutoff, self.basis.elements), forces=forces, stress=stress)
+            for part in _runs(structures)
+        ]
+        return Prediction(
+            *(
+                torch.cat(values) if (values := [getattr(part, name) for part in parts])[0] is not None else None
+                for name in ("energies", "atom_energies", "forces", "stress")
+            )
+        )
+
+    def predict_pairs(self, structures: Structures, pairs: Pairs, *, forces: bool, stress: bool) -> Prediction:
+        """The same for pairs that are known already: molecular dynamics re-uses them."""
+        basis = self.basis
+        element = element_indices(structures.numbers, basis.elements).to(basis.device)
+        segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
+        values = basis.kernels.fchl19(basis.arguments, structures.n_atoms, segments, vectors)
+        rho = project(basis.projections, values, element)
+        energy = torch.zeros(structures.n_atoms, dtype=torch.float64, device=basis.device)
+        slope = torch.zeros_like(rho)
+        for e, feature_map in enumerate(basis.maps):
+            atoms = (element == e).nonzero()[:, 0]
+            energy[atoms], slope[atoms] = basis.kernels.energy_and_slope(
+                feature_map, rho[atoms].contiguous(), self.weights[basis.columns(e)]
+            )
+        atom_energies = energy.cpu() + self.potential.baseline.per_atom(structures)
+        energies = torch.zeros(len(structures), dtype=torch.float64).index_add_(
+            0, structures.structure_of_atom, atom_energies
+        )
+        if not (forces or stress):
+            return Prediction(energies, atom_energies)
+        gradient = basis.kernels.fchl19_pullback(
+            basis.arguments, structures.n_atoms, segments, vectors, lift(basis.projections, slope, element)
+        )
+        gradient = gradient.double().cpu()
+        return Prediction(
+            energies,
+            atom_energies,
+            _forces(structures, pairs, gradient) if forces else None,
+            _stress(structures, pairs, gradient) if stress else None,
+        )
+
+
+def _forces(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tensor:
+    """Minus the derivative of the energy by the positions, from its gradient by the pair vectors."""
+    out = torch.zeros(structures.n_atoms, 3, dtype=torch.float64)
+    return out.index_add_(0, pairs.centre, gradient).index_add_(0, pairs.neighbour, gradient, alpha=-1)
+
+
+def _stress(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tensor:
+    """Derivative of the energy by strain over the volume, symmetric."""
+    outer = pairs.vector[:, :, None] * gradient[:, None, :]
+    virial = torch.zeros(len(structures), 3, 3, dtype=torch.float64)
+    virial.index_add_(0, structures.structure_of_atom[pairs.centre], outer)
+    return 0.5 * (virial + virial.transpose(1, 2)) / structures.volumes[:, None, None]
+
+
+def _runs(structures: Structures) -> Iterator[Structures]:
+    """The structures, at most ATOMS_AT_ONCE atoms at a time."""
+    for index in batches(structures.counts, ATOMS_AT_ONCE):
+        yield structures if len(index) == len(structures) else structures.select(index)

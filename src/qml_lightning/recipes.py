@@ -1,0 +1,71 @@
+"""Recipes: every choice of a fit as one value, and the named ones with where they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+import torch
+
+from . import representation
+from .errors import InputError
+from .features import FeatureSettings
+from .representation import FCHL19
+
+Precision = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that decides a model besides the data."""
+
+    representation: FCHL19 = representation.COSINE_SERIES
+    rank: int = 128  # axes kept of each element's environments
+    features: FeatureSettings = field(default_factory=FeatureSettings)
+    ridge: float = 1e-10
+    energy_weight: float = 3.0
+    force_weight: float = 1.0
+    stress_weight: float = 1.0  # of the virial, stress × volume, in eV
+    size_exponent: float = 0.5  # energy and virial rows are divided by atoms^this: errors of independent atoms add so
+    projection_samples: int = 2000  # environments of each element that determine the axes
+    precision: Precision = "float64"  # of representation and features; equations are always float64
+    seed: int = 0
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return {"float32": torch.float32, "float64": torch.float64}[self.precision]
+
+    def check(self) -> None:
+        """Nothing, or an InputError with the remedy."""
+        self.features.check(self.rank)
+        if not self.ridge >= 0:
+            raise InputError(f"The ridge must not be negative, got {self.ridge}.")
+        if self.precision not in ("float32", "float64"):
+            raise InputError(f'The precision is "float32" or "float64", got {self.precision!r}.')
+        for name in ("energy_weight", "force_weight", "stress_weight"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"{name} must be positive, got {getattr(self, name)}. Leave the target out instead.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a JSON header."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
+        """The recipe that `as_dict` wrote."""
+        parts = dict(values)
+        parts["representation"] = FCHL19(**parts["representation"])
+        parts["features"] = FeatureSettings(**parts["features"])
+        return cls(**parts)
+
+
+# sigma and ridge from the prototype's sweep on rMD17 ethanol (docs/conventions.md)
+DEFAULT = Recipe()
+# As published: its angular pair, its width and its ridge. Three times the force error of DEFAULT.
+PAPER = Recipe(
+    representation=representation.ENERGIES_AND_FORCES, features=FeatureSettings(sigma=2.0), ridge=1e-5
+)
+# The paper's angular pair with a good width and ridge.
+ANGULAR_PAIR = replace(DEFAULT, representation=representation.ENERGIES_AND_FORCES)
+NAMED = {"default": DEFAULT, "paper": PAPER, "angular-pair": ANGULAR_PAIR}

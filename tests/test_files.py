@@ -1,0 +1,102 @@
+"""Files are written whole or not at all, and a bad output path is found out before the work."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import stat
+import sys
+
+import pytest
+
+from qml_lightning.errors import InputError
+from qml_lightning.files import atomic, check_output, sha256, write_atomically
+
+
+def test_sha256_is_that_of_hashlib(tmp_path):
+    path = tmp_path / "some"
+    path.write_bytes(b"x" * 3_000_000)
+    assert sha256(path) == hashlib.sha256(b"x" * 3_000_000).hexdigest()
+
+
+def test_an_existing_file_is_refused_and_left_as_it_was(tmp_path):
+    path = tmp_path / "model"
+    path.write_text("old")
+    with pytest.raises(InputError, match=r"exists"):
+        check_output(path)
+    with pytest.raises(InputError, match=r"exists"), atomic(path) as temporary:
+        temporary.write_text("new")
+    assert path.read_text() == "old"
+
+
+def test_an_existing_file_is_replaced_when_asked_and_keeps_its_permissions(tmp_path):
+    path = tmp_path / "model"
+    path.write_text("old")
+    path.chmod(0o640)
+    with atomic(path, overwrite=True) as temporary:
+        temporary.write_text("new")
+        assert path.read_text() == "old"  # until the end
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+
+
+def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
+    (tmp_path / "plain").write_text("")
+    write_atomically(tmp_path / "ours", b"")
+    assert (tmp_path / "ours").stat().st_mode == (tmp_path / "plain").stat().st_mode
+
+
+def test_a_block_that_fails_leaves_nothing_behind(tmp_path):
+    def fail():
+        with atomic(tmp_path / "model") as temporary:
+            temporary.write_text("half")
+            raise RuntimeError("stopped")
+
+    with pytest.raises(RuntimeError, match=r"stopped"):
+        fail()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_came_meanwhile_is_kept_and_so_is_ours(tmp_path):
+    path = tmp_path / "model"
+
+    def write():
+        with atomic(path) as temporary:
+            temporary.write_text("ours")
+            path.write_text("theirs")
+
+    with pytest.raises(InputError, match=r"meanwhile"):
+        write()
+    assert path.read_text() == "theirs"
+    assert [p.read_text() for p in tmp_path.iterdir() if p != path] == ["ours"]
+
+
+def test_a_missing_folder_is_named_with_the_remedy(tmp_path):
+    with pytest.raises(InputError, match=r"mkdir -p .*nowhere"):
+        check_output(tmp_path / "nowhere" / "model")
+
+
+def test_a_folder_is_no_output(tmp_path):
+    with pytest.raises(InputError, match=r"is a folder"):
+        check_output(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and /dev/null")
+def test_a_folder_that_cannot_be_written_and_a_device_are_refused():
+    with pytest.raises(InputError, match=r"Cannot write in the folder /proc"):
+        check_output("/proc/model")
+    with pytest.raises(InputError, match=r"device"):
+        check_output("/dev/null", overwrite=True)  # moving a file in its place would break the machine
+
+
+def test_checking_leaves_no_trace(tmp_path):
+    assert check_output(tmp_path / "model") == tmp_path / "model"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_is_followed_and_stays_a_link(tmp_path):
+    (tmp_path / "real").write_text("old")
+    os.symlink(tmp_path / "real", tmp_path / "link")
+    write_atomically(tmp_path / "link", b"new")
+    assert (tmp_path / "link").is_symlink()
+    assert (tmp_path / "real").read_text() == "new"

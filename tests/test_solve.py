@@ -1,0 +1,80 @@
+"""The solver gives numpy's ridge regression, whatever the form of the equations."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from qml_lightning.errors import SolveError
+from qml_lightning.normal import Gram, Rows, equations_for
+from qml_lightning.solve import solve
+
+
+def _problem(rows: int, columns: int, seed: int = 0):
+    random = np.random.default_rng(seed)
+    return random.normal(size=(rows, columns)), random.normal(size=rows)
+
+
+def _ridge_regression(parts, ridge):
+    """By stacking sqrt(ridge)·1 below the rows and asking for least squares."""
+    z = np.concatenate([weight * z for z, _, weight in parts])
+    y = np.concatenate([weight * y for _, y, weight in parts])
+    n = z.shape[1]
+    return np.linalg.lstsq(
+        np.concatenate([z, np.sqrt(ridge) * np.eye(n)]), np.concatenate([y, np.zeros(n)]), rcond=None
+    )[0]
+
+
+def _gathered(z, y, form):
+    equations = form(z)
+    for run in np.array_split(np.arange(len(z)), 7):
+        equations.add(torch.from_numpy(z[run]), torch.from_numpy(y[run]))
+    return equations
+
+
+FORMS = {"rows": lambda z: Rows(z.shape[1], len(z)), "gram": lambda z: Gram(z.shape[1])}
+
+
+@pytest.mark.parametrize("second", FORMS)
+@pytest.mark.parametrize("first", FORMS)
+@pytest.mark.parametrize("sizes", [(10, 25, 60), (100, 200, 60)], ids=["fewer rows than columns", "more rows"])
+def test_weights_are_those_of_ridge_regression(first, second, sizes):
+    n1, n2, columns = sizes
+    (z1, y1), (z2, y2) = _problem(n1, columns, 1), _problem(n2, columns, 2)
+    found = solve([(_gathered(z1, y1, FORMS[first]), 3.0), (_gathered(z2, y2, FORMS[second]), 1.0)], 1e-3)
+    assert np.allclose(found, _ridge_regression([(z1, y1, 3.0), (z2, y2, 1.0)], 1e-3), rtol=1e-8, atol=1e-10)
+
+
+def test_the_form_is_chosen_by_the_number_of_rows():
+    assert isinstance(equations_for(10, 20), Rows)
+    assert isinstance(equations_for(30, 20), Gram)
+
+
+def test_the_gram_matrix_does_not_depend_on_how_rows_come(monkeypatch):
+    import qml_lightning.normal as normal
+
+    monkeypatch.setattr(normal, "BUFFER_BYTES", 8 * 60 * 16)  # sixteen rows wait at most
+    monkeypatch.setattr(normal, "GRAM_TILE", 32)
+    z, y = _problem(101, 60)
+    gram = _gathered(z, y, FORMS["gram"])
+    gram.flush()
+    assert np.allclose(np.tril(gram.gram.numpy()), np.tril(z.T @ z))
+    assert np.allclose(gram.moment.numpy(), z.T @ y)
+    assert gram.n == 101
+
+
+def test_a_matrix_that_is_not_positive_definite_tells_which_ridge_would_do():
+    z, y = _problem(30, 4)
+    z = np.concatenate([z, z], 1)  # every column twice: singular
+    with pytest.raises(SolveError, match="not positive definite") as failure:
+        solve([(_gathered(z, y, FORMS["gram"]), 1.0)], 0.0)
+    ridge = float(str(failure.value).split("A ridge of ")[1].split(" ")[0])
+    solve([(_gathered(z, y, FORMS["gram"]), 1.0)], ridge)
+
+
+def test_rows_that_are_not_finite_are_told_apart_from_a_small_ridge():
+    z, y = _problem(30, 4)
+    z[3, 2] = np.nan
+    with pytest.raises(SolveError, match="not finite"):
+        solve([(_gathered(z, y, FORMS["gram"]), 1.0)], 1.0)
