@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import os
 import shutil
 import subprocess
 import sys
@@ -94,7 +95,7 @@ def test_an_entry_tells_the_truth_about_its_file(shared_data, entry):
 
 
 def test_the_variable_and_the_argument_both_point_to_folders(shared_data, monkeypatch, tmp_path):
-    monkeypatch.setenv(catalogue.FOLDER_VARIABLE, f"{tmp_path}:{shared_data}")
+    monkeypatch.setenv(catalogue.FOLDER_VARIABLE, f"{tmp_path}{os.pathsep}{shared_data}")
     assert len(load("zuo2020_Si:test")) == 25
     shutil.copy(shared_data / "zuo2020" / "Mo.npz", tmp_path)
     assert catalogue.locate("zuo2020_Mo") == tmp_path / "Mo.npz"

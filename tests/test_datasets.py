@@ -233,9 +233,16 @@ def test_forces_may_have_a_unit_of_their_own(save):
     assert np.allclose(data.labels.forces, arrays["forces"].reshape(-1, 3) * HARTREE / BOHR)
 
 
-@pytest.mark.parametrize("keys", [("energy_unit", "length_unit"), ("e_unit", "r_unit")])
-def test_units_stored_in_the_file_are_used(save, keys):
-    arrays = molecules() | {keys[0]: np.array("kcal/mol"), keys[1]: np.array("Ang")}
+@pytest.mark.parametrize(
+    "stated",
+    [
+        {"energy_unit": "kcal/mol", "length_unit": "Å"},
+        {"e_unit": b"kcal/mol", "r_unit": b"Ang"},
+        {"units": "kcal/mol, angstrom"},
+    ],
+)
+def test_units_stored_in_the_file_are_used(save, stated):
+    arrays = molecules() | {key: np.array(text) for key, text in stated.items()}
     data = load(save(arrays))
     assert np.allclose(data.labels.energies, arrays["energies"] * KCAL)
     assert data.source.notes == ()

@@ -10,7 +10,7 @@ import torch
 from ase import Atoms
 from ase.calculators.singlepoint import SinglePointCalculator
 
-from qml_lightning.datasets import load
+from qml_lightning.datasets import from_ase, load
 from qml_lightning.errors import InputError
 from qml_lightning.units import ENERGY_IN_EV
 from structures_for_tests import kinds
@@ -97,6 +97,17 @@ def test_the_split_in_the_header_is_a_split(tmp_path, frames):
 def test_the_limit_takes_the_first_frames(tmp_path, frames):
     ase.io.write(tmp_path / "set.extxyz", frames)
     assert len(load(tmp_path / "set.extxyz", limit=2)) == 2
+
+
+def test_structures_in_memory_are_what_reading_their_file_gives(tmp_path, frames):
+    ase.io.write(tmp_path / "set.traj", frames)
+    read, ours = load(tmp_path / "set.traj"), from_ase(frames)
+    assert torch.equal(ours.structures.positions, read.structures.positions)
+    assert torch.equal(ours.labels.forces, read.labels.forces)
+    assert torch.allclose(ours.labels.stress, read.labels.stress, equal_nan=True)
+    assert len(from_ase(frames[0])) == 1
+    with pytest.raises(InputError, match=r"at least one"):
+        from_ase([])
 
 
 # keys

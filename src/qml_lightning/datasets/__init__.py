@@ -2,7 +2,7 @@
 
 from . import catalogue
 from .dataset import Dataset, Source, concatenate
-from .readers import load
+from .readers import from_ase, load
 from .writers import write_extxyz
 
-__all__ = ["Dataset", "Source", "catalogue", "concatenate", "load", "write_extxyz"]
+__all__ = ["Dataset", "Source", "catalogue", "concatenate", "from_ase", "load", "write_extxyz"]

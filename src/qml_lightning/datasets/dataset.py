@@ -20,7 +20,7 @@ class Source:
 
     name: str  # catalogue name, or the file name
     path: str
-    sha256: str  # of the file; of the arrays for what load-atoms made; empty for data made in memory
+    sha256: str  # of the file; of the arrays where there is none
     units: Units  # of the file; a Dataset is in eV and Å
     n_structures: int  # in this data set, after the split and every draw
     split: str = ""  # stored split, or slice such as @0:100

@@ -15,7 +15,7 @@ import numpy as np
 from ..errors import InputError
 from .content import Content, LabelKeys, Wanted, as_stress, refuse_nan, rows_of_split, stress_from_virial
 
-NUMBERS = ("nuclear_charges", "charges", "z", "Z", "atomic_numbers", "numbers")
+NUMBERS = ("nuclear_charges", "atomic_numbers", "numbers", "z", "Z", "charges")  # charges last: they may be partial
 POSITIONS = ("coords", "R", "positions", "coordinates")
 ENERGIES = ("energies", "E", "energy")
 FORCES = ("forces", "F")
@@ -24,9 +24,9 @@ VIRIAL = ("virial", "virials")
 CELLS = ("cell", "cells", "lattice")
 PERIODIC = ("pbc", "periodic")
 STATED = {
-    "energy": ("energy_unit", "e_unit"),
-    "length": ("length_unit", "r_unit"),
-    "force": ("force_unit", "f_unit"),
+    "energy": ("energy_unit", "energy_units", "e_unit"),
+    "length": ("length_unit", "length_units", "r_unit"),
+    "force": ("force_unit", "force_units", "f_unit"),
 }
 SPLIT_NAME = re.compile(r"(train|test|val|calib|hold|split|fold|idx_|index_)", re.IGNORECASE)
 
@@ -57,7 +57,7 @@ class Archive:
     def text(self, names: Iterable[str]) -> str:
         """The string under the first of these keys; empty if there is none."""
         key = self.first(names)
-        if key is None or self[key].ndim > 0 or self[key].dtype.kind not in "US":
+        if key is None or self[key].size != 1 or self[key].dtype.kind not in "US":
             return ""
         value = self[key].item()
         return value.decode() if isinstance(value, bytes) else str(value)
@@ -90,8 +90,7 @@ def read_npz(path: Path, wanted: Wanted, known_splits: tuple[str, ...] = ()) -> 
         content = _frames(archive, prefix)
         if wanted.labels:
             content = _with_labels(archive, prefix, content, wanted.keys)
-        stated = {kind: text for kind, names in STATED.items() if (text := archive.text(names))}
-        content = replace(content, stated=stated, citation=archive.text(["citation"]))
+        content = replace(content, stated=_stated(archive), citation=archive.text(["citation"]))
         n_frames = len(content.counts)
         rows = np.arange(n_frames) if split is None else _rows(archive, split, n_frames, known_splits)
         rows = rows[wanted.index or slice(None)][: wanted.limit]
@@ -103,6 +102,13 @@ def read_npz(path: Path, wanted: Wanted, known_splits: tuple[str, ...] = ()) -> 
         archive.close()
     refuse_nan(content, archive.name)
     return content
+
+
+def _stated(archive: Archive) -> dict[str, str]:
+    """Units that the file states: under a key for each, or together as units="kcal/mol, Å"."""
+    together = [text.strip() for text in re.split("[,;]", archive.text(["units"])) if text.strip()]
+    each = {kind: text for kind, names in STATED.items() if (text := archive.text(names))}
+    return dict(zip(("energy", "length"), together)) | each
 
 
 def _rows(archive: Archive, split: str, n_frames: int, known: tuple[str, ...]) -> np.ndarray:

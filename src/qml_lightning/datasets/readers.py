@@ -5,10 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
@@ -20,9 +20,12 @@ from . import catalogue
 from .content import Content, LabelKeys, Wanted, structures_and_labels
 from .dataset import Dataset, Source
 from .downloads import content_from_load_atoms, digest
-from .frames import read_frames
+from .frames import content_of_atoms, read_frames
 from .npz import read_npz
 from .plausibility import unit_hint, unusual_length
+
+if TYPE_CHECKING:
+    from ase import Atoms
 
 SLICE = re.compile(r"(-?\d*)(:(-?\d*)(:(-?\d*))?)?")
 
@@ -117,6 +120,25 @@ def load(
         draws=(*([f"@{given.slice_text}"] if given.slice_text else ()), *([f"limit {limit}"] if limit else ())),
     )
     return Dataset(structures, its_labels, source_of_data)
+
+
+def from_ase(
+    frames: Atoms | Iterable[Atoms],
+    *,
+    energy_key: str | None = None,
+    forces_key: str | None = None,
+    stress_key: str | None = None,
+    name: str = "ASE structures",
+) -> Dataset:
+    """Structures that are in memory, with the labels their calculators, `info` and `arrays` hold, in eV and Å."""
+    listed: list[Atoms] = [frames] if hasattr(frames, "get_positions") else list(frames)  # type: ignore[list-item]
+    if not listed:
+        raise InputError("There is no structure here. Give at least one.")
+    wanted = Wanted(keys=LabelKeys(energy_key, forces_key, stress_key))
+    content = content_of_atoms(list(enumerate(listed)), wanted, name)
+    structures, labels, notes = structures_and_labels(content, catalogue.EV, name)
+    source = Source(name, "", digest(content), catalogue.EV, len(structures), keys=content.keys, notes=notes)
+    return Dataset(structures, labels, source)
 
 
 @dataclass(frozen=True)
