@@ -57,6 +57,7 @@ def labelled(frames, calculator=None) -> Dataset:
 def molecules(n: int = 20, seed: int = 0) -> Dataset:
     """Distorted ethanol with EMT labels."""
     from ase.build import molecule
+
     from structures_for_tests import rattled
 
     return labelled([rattled(molecule("CH3CH2OH"), seed + k, 0.1) for k in range(n)])
@@ -65,6 +66,7 @@ def molecules(n: int = 20, seed: int = 0) -> Dataset:
 def crystals(n: int = 12, seed: int = 0) -> Dataset:
     """Strained and distorted copper-gold cells with EMT labels, stress among them."""
     from ase.build import bulk
+
     from structures_for_tests import rattled
 
     random = np.random.default_rng(seed)
@@ -80,6 +82,7 @@ def crystals(n: int = 12, seed: int = 0) -> Dataset:
 def argon(n: int = 10) -> Dataset:
     """One element: the representation is shorter than the rank."""
     from ase.build import bulk
+
     from structures_for_tests import rattled
 
     frames = [rattled(bulk("Ar", a=5.2, cubic=True), k, 0.15) for k in range(n)]

@@ -20,7 +20,10 @@ def _molecules(names):
 
 def _energies(structures):
     return torch.tensor(
-        [sum(TRUE[int(z)] for z in structures.numbers[a:b]) for a, b in zip(structures.offsets, structures.offsets[1:])],
+        [
+            sum(TRUE[int(z)] for z in structures.numbers[a:b])
+            for a, b in zip(structures.offsets, structures.offsets[1:])
+        ],
         dtype=torch.float64,
     )
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from kernel_tables import CPU, ON_CPU
 from scipy.linalg import hadamard as hadamard_matrix
 
+from kernel_tables import CPU, ON_CPU
 from qml_lightning.errors import InputError
 from qml_lightning.features import FeatureSettings, draw_maps
 from qml_lightning.kernels import kernels_for, reference
@@ -85,7 +85,9 @@ def test_scaling_by_chi_turns_the_bessel_kernel_into_the_gaussian(kernels):
     # at d = 128 and r = 2σ: 0.1311 with rows of one length, 0.1353 with χ-distributed ones
     # averaged over directions, so that the noise of the draw is below their difference
     direction = _points(1000, 128)
-    x = torch.cat([torch.zeros(1, 128, dtype=torch.float64), 2 * SIGMA * direction / direction.norm(dim=1, keepdim=True)])
+    x = torch.cat(
+        [torch.zeros(1, 128, dtype=torch.float64), 2 * SIGMA * direction / direction.norm(dim=1, keepdim=True)]
+    )
     found = {}
     for scaled in (False, True):
         settings = FeatureSettings("sorf", n_features=2**13, sigma=SIGMA, chi_scaled=scaled, paired=True)
@@ -150,9 +152,9 @@ def test_energy_slope_rows_and_moment_are_one_linear_map(kernels, name):
 
 def test_what_cannot_be_drawn_is_refused_with_the_remedy():
     random = np.random.default_rng(0)
-    with pytest.raises(InputError, match="power-of-two rank, got 100. Use rank=128"):
+    with pytest.raises(InputError, match=r"power-of-two rank, got 100\. Use rank=128"):
         draw_maps(FeatureSettings("sorf", 1000), 1, 100, random)
-    with pytest.raises(InputError, match="multiple of 128 features, got 1000. Use 1024"):
+    with pytest.raises(InputError, match=r"multiple of 128 features, got 1000\. Use 1024"):
         draw_maps(FeatureSettings("sorf", 1000), 1, 128, random)
     with pytest.raises(InputError, match="sigma must be positive"):
         draw_maps(FeatureSettings(sigma=0.0), 1, 128, random)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
-from small_models import SMALL, argon, crystals, molecules, recipe
 
 import qml_lightning.resources
 from qml_lightning import evaluate, fit
 from qml_lightning.datasets import Dataset
 from qml_lightning.design import energy_rows, environments, tangent_rows
 from qml_lightning.errors import InputError, ResourceError, SolveError
+from qml_lightning.normal import Gram
 from qml_lightning.structures import Labels
+from small_models import SMALL, argon, crystals, molecules, recipe
 
 
 def _spread(data: Dataset) -> tuple[float, float]:
@@ -68,13 +70,15 @@ def test_weights_solve_the_stated_least_squares_problem():
     potential = fit(data, replace(SMALL, ridge=1e-4))
     basis = potential.on().basis
     structures, labels = data.structures, data.labels
-    at = environments(basis, structures, True, True)
+    at = environments(basis, structures, ("forces", "stress"))
     size = structures.counts.double().sqrt()
     energy = energy_rows(basis, at) / size[:, None] * SMALL.energy_weight
-    force = tangent_rows(basis, at, at.forces)
-    virial = tangent_rows(basis, at, at.virial) / size.repeat_interleave(6)[:, None] * SMALL.stress_weight
+    force = tangent_rows(basis, at, at.tangents["forces"])
+    virial = tangent_rows(basis, at, at.tangents["stress"]) / size.repeat_interleave(6)[:, None] * SMALL.stress_weight
     sigma = labels.stress * structures.volumes[:, None, None]
-    voigt = torch.stack([sigma[:, 0, 0], sigma[:, 1, 1], sigma[:, 2, 2], sigma[:, 1, 2], sigma[:, 0, 2], sigma[:, 0, 1]], 1)
+    voigt = torch.stack(
+        [sigma[:, 0, 0], sigma[:, 1, 1], sigma[:, 2, 2], sigma[:, 1, 2], sigma[:, 0, 2], sigma[:, 0, 1]], 1
+    )
     targets = [
         (labels.energies - potential.baseline.total(structures)) / size * SMALL.energy_weight,
         labels.forces.flatten(),
@@ -91,13 +95,13 @@ def test_prediction_is_the_design_times_the_weights():
     data = crystals(4)
     potential = fit(data, SMALL)
     basis = potential.on().basis
-    at = environments(basis, data.structures, True, True)
+    at = environments(basis, data.structures, ("forces", "stress"))
     prediction = potential.predict(data.structures)
     learnt = energy_rows(basis, at) @ potential.weights + potential.baseline.total(data.structures)
     assert torch.allclose(prediction.energies, learnt, rtol=0, atol=1e-9)
-    forces = tangent_rows(basis, at, at.forces) @ potential.weights
+    forces = tangent_rows(basis, at, at.tangents["forces"]) @ potential.weights
     assert torch.allclose(prediction.forces.flatten(), forces, rtol=0, atol=1e-9)
-    virial = (tangent_rows(basis, at, at.virial) @ potential.weights).view(-1, 6)
+    virial = (tangent_rows(basis, at, at.tangents["stress"]) @ potential.weights).view(-1, 6)
     assert torch.allclose(prediction.stress[:, 1, 2], virial[:, 3] / data.structures.volumes, rtol=0, atol=1e-10)
 
 
@@ -109,22 +113,13 @@ def test_the_same_seed_gives_the_same_bits_and_another_seed_does_not():
     assert not torch.equal(one.weights, other.weights)
 
 
-def test_few_rows_and_many_features_go_through_the_dual_form_with_the_same_result():
+def test_few_rows_and_many_features_go_through_the_dual_form_with_the_same_result(monkeypatch):
     # 5 × (1 + 27) = 140 rows against 256 features: dual; the primal form must agree
-    import qml_lightning.normal as normal
-
     data = molecules(5)
     settings = replace(SMALL, ridge=1e-4)
     dual = fit(data, settings)
-    original = normal.equations_for
-    try:
-        import qml_lightning.fit  # noqa: F401
-
-        module = __import__("sys").modules["qml_lightning.fit"]
-        module.equations_for = lambda rows, columns, device="cpu": normal.Gram(columns, device)
-        primal = fit(data, settings)
-    finally:
-        module.equations_for = original
+    monkeypatch.setattr(sys.modules["qml_lightning.fit"], "equations_for", lambda rows, n, device: Gram(n, device))
+    primal = fit(data, settings)
     assert torch.allclose(dual.weights, primal.weights, rtol=1e-6, atol=1e-9)
 
 

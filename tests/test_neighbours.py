@@ -7,11 +7,11 @@ import pytest
 import torch
 from ase import Atoms
 from ase.neighborlist import neighbor_list
-from structures_for_tests import kinds, rattled
 
 from qml_lightning.errors import InputError
 from qml_lightning.neighbours import pairs_within
 from qml_lightning.structures import structures_from_ase
+from structures_for_tests import kinds, rattled
 
 
 def _as_set(i, j, shift):
@@ -74,8 +74,8 @@ def test_a_lone_atom_has_no_neighbours():
 
 
 def test_two_atoms_on_one_spot_are_refused_by_name():
+    structures = structures_from_ase([Atoms("H"), Atoms("H2")])
     with pytest.raises(InputError, match=r"Structure 1: atoms 0 and 1 are 0 Å apart"):
-        structures = structures_from_ase([Atoms("H"), Atoms("H2")])
         pairs_within(structures, 6.0, (1,))
 
 

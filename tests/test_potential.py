@@ -10,15 +10,15 @@ import pytest
 import torch
 from ase import Atoms
 from ase.build import make_supercell
-from kernel_tables import ON_CPU
-from small_models import SMALL, crystals, molecules, recipe
-from structures_for_tests import rattled
 
 import qml_lightning
+from kernel_tables import ON_CPU
 from qml_lightning import Potential, fit
 from qml_lightning.errors import InputError, ModelError
 from qml_lightning.modelfile import FORMAT_VERSION
 from qml_lightning.structures import structures_from_ase
+from small_models import SMALL, crystals, molecules, recipe
+from structures_for_tests import rattled
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +166,9 @@ def test_single_precision_prediction_stays_near_double(molecular):
     assert (single.forces - double.forces).abs().max() < 1e-2 * double.forces.abs().max()
 
 
-@pytest.mark.parametrize("changes", [{}, {"method": "orf"}, {"paired": True}, {"blocks": True}, {"chi_scaled": True}], ids=str)
+@pytest.mark.parametrize(
+    "changes", [{}, {"method": "orf"}, {"paired": True}, {"blocks": True}, {"chi_scaled": True}], ids=str
+)
 def test_a_model_comes_back_from_its_file_bit_for_bit(tmp_path, changes):
     potential = fit(molecules(4), recipe(**changes))
     potential.save(str(tmp_path / "model.qml"))

@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 from ase import Atoms
-from kernel_tables import CPU, ON_CPU
-from structures_for_tests import WATER, kinds, rattled
 
+from kernel_tables import CPU, ON_CPU
 from qml_lightning.kernels import kernels_for
 from qml_lightning.neighbours import element_indices, pairs_within
 from qml_lightning.representation import COSINE_SERIES, ENERGIES, ENERGIES_AND_FORCES, FCHL19
 from qml_lightning.structures import structures_from_ase
+from structures_for_tests import WATER, kinds, rattled
 
 # docs/conventions.md: two independent codes agree on these to 1e-15
 GOLDEN = {
@@ -100,14 +100,11 @@ def test_values_and_gradients_are_those_of_kernelforge(kernels, shared_data):
     p = ENERGIES_AND_FORCES
     for atoms in _real_molecules(shared_data):
         values, gradient = _values_and_gradient(kernels, p, atoms, (1, 6, 7, 8))
-        options = dict(
-            elements=[1, 6, 7, 8], nRs2=p.n_radial2, nRs3=p.n_radial3, nFourier=1, eta2=p.eta2, eta3=p.eta3, zeta=p.zeta,
-            rcut=p.cutoff, acut=p.cutoff, two_body_decay=p.decay2, three_body_decay=p.decay3,
-            three_body_weight=p.weight3,
-        )  # fmt: skip
         oracle, oracle_gradient = fchl19_repr.generate_fchl_acsf_and_gradients(
-            atoms.positions, atoms.numbers.astype(np.int32), **options
-        )
+            atoms.positions, atoms.numbers.astype(np.int32), elements=[1, 6, 7, 8], nRs2=p.n_radial2,
+            nRs3=p.n_radial3, nFourier=1, eta2=p.eta2, eta3=p.eta3, zeta=p.zeta, rcut=p.cutoff, acut=p.cutoff,
+            two_body_decay=p.decay2, three_body_decay=p.decay3, three_body_weight=p.weight3,
+        )  # fmt: skip
         assert np.abs(values - oracle).max() <= 1e-10 * np.abs(oracle).max()
         oracle_gradient = np.asarray(oracle_gradient).reshape(gradient.shape)
         assert np.abs(gradient - oracle_gradient).max() <= 1e-8 * np.abs(oracle_gradient).max()

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from .features import columns_of, n_weights
-from .kernels import FCHL19Arguments, FeatureMap, Kernels
+from .baseline import Baseline
+from .basis import Basis
+from .kernels import FeatureMap
 from .neighbours import Pairs, element_indices, pairs_within
 from .projection import project
-from .structures import Structures
+from .structures import Labels, Structures, batches
 
 # Six independent components of a symmetric tensor, in Voigt's order.
 VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))
 
-# Tangents in flight times features: bounds the memory of one tile of force rows.
+# What is in flight at once: tangents times features of one tile, rows times weights of one batch, and atoms, which bound
+# what the representation takes when there are only energies.
 TILE_NUMBERS = 32_000_000
+BATCH_NUMBERS = 32_000_000
+BATCH_ATOMS = 2048
 
 
 @dataclass(frozen=True)
@@ -42,55 +46,32 @@ class Environments:
     element: Tensor  # (atoms,)
     structure: Tensor  # (atoms,)
     n_structures: int
-    forces: Tangents | None  # rows: 3 for each atom, minus the gradient
-    virial: Tangents | None  # rows: 6 for each structure, the strain derivative in eV
+    # "forces": 3 rows for each atom, minus the gradient; "stress": 6 rows for each structure, the virial in eV
+    tangents: dict[str, Tangents]
 
 
-@dataclass(frozen=True)
-class Basis:
-    """From pair vectors to features: everything but the weights."""
-
-    kernels: Kernels
-    elements: tuple[int, ...]
-    arguments: FCHL19Arguments
-    projections: Tensor  # (elements, size, rank)
-    maps: tuple[FeatureMap, ...]
-    blocks: bool  # every element its own weights
-
-    @property
-    def n_weights(self) -> int:
-        return n_weights(self.maps, self.blocks)
-
-    def columns(self, element: int) -> slice:
-        """Where the weights of `element` stand."""
-        return columns_of(self.maps, element, self.blocks)
-
-    def like(self, tensor: Tensor) -> Tensor:
-        """`tensor` on the device and in the precision of the basis."""
-        return tensor.to(self.projections)
-
-    @property
-    def device(self) -> torch.device:
-        return self.projections.device
-
-
-def environments(basis: Basis, structures: Structures, forces: bool, virial: bool) -> Environments:
-    """Projected environments of all atoms, with the tangents of force and virial rows if wanted."""
+def environments(basis: Basis, structures: Structures, kinds: Collection[str] = ()) -> Environments:
+    """Projected environments of all atoms, with the tangents of the rows of those `kinds` that have any."""
     pairs = pairs_within(structures, basis.arguments.cutoff, basis.elements)
     element = element_indices(structures.numbers, basis.elements).to(basis.device)
     segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
     values = basis.kernels.fchl19(basis.arguments, structures.n_atoms, segments, vectors)
-    rho = project(basis.projections, values, element)
-    moving: dict[str, Tangents | None] = {"forces": None, "virial": None}
-    if forces or virial:
+    tangents = {}
+    if "forces" in kinds or "stress" in kinds:
         jacobian = basis.kernels.fchl19_jacobian(
             basis.arguments, structures.n_atoms, segments, vectors, element, basis.projections
         )
-        if forces:
-            moving["forces"] = _force_tangents(pairs, jacobian, structures.n_atoms)
-        if virial:
-            moving["virial"] = _virial_tangents(pairs, vectors, jacobian, structures)
-    return Environments(rho, element, structures.structure_of_atom.to(basis.device), len(structures), **moving)
+        if "forces" in kinds:
+            tangents["forces"] = _force_tangents(pairs, jacobian, structures.n_atoms)
+        if "stress" in kinds:
+            tangents["stress"] = _virial_tangents(pairs, vectors, jacobian, structures)
+    return Environments(
+        project(basis.projections, values, element),
+        element,
+        structures.structure_of_atom.to(basis.device),
+        len(structures),
+        tangents,
+    )
 
 
 def _force_tangents(pairs: Pairs, jacobian: Tensor, n_atoms: int) -> Tangents:
@@ -111,9 +92,7 @@ def _force_tangents(pairs: Pairs, jacobian: Tensor, n_atoms: int) -> Tangents:
     vector.index_add_(0, position[len(other) :][pairs.centre[other]].to(device), moving)
     owner, atom = unique // n_atoms, unique % n_atoms
     row = atom[:, None] * 3 + torch.arange(3)
-    return Tangents(
-        vector.flatten(0, 1), owner.repeat_interleave(3).to(device), row.flatten().to(device), 3 * n_atoms
-    )
+    return Tangents(vector.flatten(0, 1), owner.repeat_interleave(3).to(device), row.flatten().to(device), 3 * n_atoms)
 
 
 def _virial_tangents(pairs: Pairs, vectors: Tensor, jacobian: Tensor, structures: Structures) -> Tangents:
@@ -174,12 +153,49 @@ def _frequency_tiles(feature_map: FeatureMap, n_tangents: int) -> Iterator[tuple
         yield first, min(first + step, feature_map.n_frequencies)
 
 
-def batches(cost: Tensor, most: float) -> Iterator[Tensor]:
-    """Runs of neighbouring indices whose cost together is at most `most` (but at least one each)."""
-    ends = cost.double().cumsum(0)
-    first = 0
-    while first < len(cost):
-        spent = float(ends[first - 1]) if first else 0.0
-        last = max(first + 1, int(torch.searchsorted(ends, spent + most, right=True)))
-        yield torch.arange(first, min(last, len(cost)))
-        first = last
+def rows_of_kind(basis: Basis, at: Environments, kind: str) -> Tensor:
+    """Rows of "energies", "forces" or "stress", (rows, weights)."""
+    return energy_rows(basis, at) if kind == "energies" else tangent_rows(basis, at, at.tangents[kind])
+
+
+def targets_of(structures: Structures, labels: Labels, baseline: Baseline) -> dict[str, Tensor]:
+    """What the rows of each kind are to give: energies past the baseline, forces, virials (six components, eV)."""
+    targets = {}
+    if labels.energies is not None:
+        targets["energies"] = labels.energies - baseline.total(structures)
+    if labels.forces is not None:
+        targets["forces"] = labels.forces
+    if labels.stress is not None:
+        virial = labels.stress * structures.volumes[:, None, None]
+        targets["stress"] = torch.stack([virial[:, a, b] for a, b in VOIGT], 1)
+    return targets
+
+
+def labelled_rows(
+    basis: Basis, structures: Structures, targets: dict[str, Tensor], size_exponent: float
+) -> Iterator[tuple[str, Tensor, Tensor, int]]:
+    """Rows and targets in chunks that fit: kind, (n, weights), (n,), and how many structures are done.
+
+    A target that is NaN is not known, and its row is left out. Rows of energies and virials, which grow with the
+    structure, are divided by atoms^size_exponent.
+    """
+    one = torch.ones_like(structures.counts)
+    per_structure = {"energies": one, "forces": 3 * structures.counts, "stress": len(VOIGT) * one}
+    rows = torch.stack([per_structure[kind] for kind in targets]).sum(0)
+    cost = torch.maximum(rows * basis.n_weights / BATCH_NUMBERS, structures.counts / BATCH_ATOMS)
+    for index in batches(cost, 1.0):
+        part = structures.select(index)
+        at = environments(basis, part, targets)
+        scale = part.counts.double() ** -size_exponent
+        first, last = structures.offsets[index[0]], structures.offsets[index[-1] + 1]
+        for kind, target in targets.items():
+            z = rows_of_kind(basis, at, kind)
+            if kind == "forces":
+                y = target[first:last].flatten()
+            else:
+                y = (target[index].view(len(index), -1) * scale[:, None]).flatten()
+                z *= scale.repeat_interleave(len(y) // len(index))[:, None].to(z)
+            known = y.isfinite()
+            if not bool(known.all()):
+                z, y = z[known.to(z.device)], y[known]
+            yield kind, z, y.to(z.device), int(index[-1]) + 1

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from .baseline import Baseline, fit_baseline, given_baseline
+from .baseline import fit_baseline, given_baseline
+from .basis import Basis, draw, make_basis
 from .datasets.dataset import Dataset
-from .design import VOIGT, Basis, batches, energy_rows, environments, tangent_rows
+from .design import labelled_rows, targets_of
 from .errors import InputError
-from .features import draw_maps
-from .kernels import kernels_for
-from .neighbours import element_indices, pairs_within
 from .normal import Equations, equations_for, memory_for
 from .potential import Potential
-from .projection import Projection, principal_axes
 from .recipes import DEFAULT, Recipe
 from .resources import require_memory
 from .solve import solve
-from .structures import Labels, Structures, checked
-
-# Force rows in flight between the kernels and the equations, in numbers.
-BATCH_NUMBERS = 32_000_000
-# and atoms, which bound what the representation takes when there are only energies
-BATCH_ATOMS = 2048
+from .structures import Labels, checked
 
 Progress = Callable[[str, int, int], None]  # what, done, of
 
@@ -62,20 +51,22 @@ def fit(
         baseline = fit_baseline(structures, labels.energies, elements)
     else:
         baseline = given_baseline(reference_energies, elements)
-    basis, projection = _basis(structures, elements, recipe, random, torch.device(device), kernels)
-    equations = _accumulate(basis, structures, labels, baseline, recipe, tell)
+    projection, maps = draw(structures, recipe, random)
+    basis = make_basis(elements, recipe, projection, maps, device, kernels)
+
+    targets_by_kind = targets_of(structures, labels, baseline)
+    equations = _equations(basis, {kind: int(y.isfinite().sum()) for kind, y in targets_by_kind.items()})
+    for kind, rows, y, done in labelled_rows(basis, structures, targets_by_kind, recipe.size_exponent):
+        equations[kind].add(rows, y)
+        tell("equations", done, len(structures))
     tell("solving", 0, 1)
-    weights = solve(
-        [(part, {"energies": recipe.energy_weight, "forces": recipe.force_weight, "stress": recipe.stress_weight}[kind])
-         for kind, part in equations.items()],
-        recipe.ridge,
-    )  # fmt: skip
+    weights = solve([(part, recipe.weight_of(kind)) for kind, part in equations.items()], recipe.ridge)
     tell("solving", 1, 1)
     return Potential(
         elements,
         recipe,
         projection,
-        tuple(feature_map.to("cpu", torch.float64) for feature_map in basis.maps),
+        maps,
         weights.cpu(),
         baseline,
         {
@@ -87,7 +78,7 @@ def fit(
             "threads": torch.get_num_threads(),
             "kernels": basis.kernels.NAME,
             "device": str(device),
-            "versions": {name: version(name) for name in ("qml-lightning", "torch")} | {"python": platform.python_version()},
+            "versions": {"qml-lightning": version("qml-lightning"), "torch": torch.__version__},
         },
     )
 
@@ -104,100 +95,12 @@ def _chosen(labels: Labels, targets: Sequence[str] | None) -> Labels:
     return Labels(**{kind: getattr(labels, kind) for kind in wanted})
 
 
-def _basis(
-    structures: Structures,
-    elements: tuple[int, ...],
-    recipe: Recipe,
-    random: np.random.Generator,
-    device: torch.device,
-    kernels: str | None,
-) -> tuple[Basis, Projection]:
-    """Axes from a sample of the training set, and feature maps drawn by the seed."""
-    table = kernels_for(device, recipe.dtype, kernels)
-    arguments = recipe.representation.arguments(len(elements))
-    element = element_indices(structures.numbers, elements)
-    chosen = torch.zeros(structures.n_atoms, dtype=torch.bool)
-    for e in range(len(elements)):
-        atoms = (element == e).nonzero()[:, 0]
-        take = random.permutation(len(atoms))[: recipe.projection_samples]
-        chosen[atoms[torch.from_numpy(np.sort(take))]] = True
-    samples: list[list[Tensor]] = [[] for _ in elements]
-    sampled = structures.structure_of_atom[chosen].unique()
-    for index in batches(structures.counts[sampled], BATCH_ATOMS):
-        part = structures.select(sampled[index])
-        here = chosen[torch.isin(structures.structure_of_atom, sampled[index])]
-        pairs = pairs_within(part, arguments.cutoff, elements)
-        values = table.fchl19(arguments, part.n_atoms, pairs.segments.to(device), pairs.vector.to(device, recipe.dtype))
-        part_element = element_indices(part.numbers, elements)
-        for e, sample in enumerate(samples):
-            sample.append(values[(here & (part_element == e)).nonzero()[:, 0].to(device)])
-    projection = principal_axes([torch.cat(sample) for sample in samples], recipe.rank)
-    maps = draw_maps(recipe.features, len(elements), recipe.rank, random)
-    basis = Basis(
-        table,
-        elements,
-        arguments,
-        projection.matrices.to(device, recipe.dtype),
-        tuple(feature_map.to(device, recipe.dtype) for feature_map in maps),
-        recipe.features.blocks,
-    )
-    return basis, Projection(projection.matrices.cpu(), projection.explained)
-
-
-def _accumulate(
-    basis: Basis, structures: Structures, labels: Labels, baseline: Baseline, recipe: Recipe, tell: Progress
-) -> dict[str, Equations]:
-    """Equations of each kind of label, apart, so that their weights can be chosen later."""
-    targets = _targets(structures, labels, baseline)
-    counts = {kind: int(target.isfinite().sum()) for kind, target in targets.items()}
+def _equations(basis: Basis, counts: Mapping[str, int]) -> dict[str, Equations]:
+    """Room for the equations of each kind of label, apart; or an error before anything is allocated."""
     n = basis.n_weights
     require_memory(
         sum(memory_for(rows, n) for rows in counts.values()) + 8 * n * min(n, sum(counts.values())),
         f"Training {n} weights",
-        f"Use fewer features (now {recipe.features.n_features}) or fewer structures.",
+        f"Use fewer features (now {basis.maps[0].n_features}) or fewer structures.",
     )
-    equations = {kind: equations_for(rows, n, basis.device) for kind, rows in counts.items()}
-    rows_of = {"energies": 1, "forces": 3 * structures.counts, "stress": 6}
-    rows = sum(rows_of[kind] for kind in targets) * torch.ones(len(structures), dtype=torch.int64)
-    cost = torch.maximum(rows / max(1, BATCH_NUMBERS // n), structures.counts / BATCH_ATOMS)
-    done = 0
-    for index in batches(cost, 1.0):
-        part = structures.select(index)
-        at = environments(basis, part, "forces" in targets, "stress" in targets)
-        scale = part.counts.double() ** -recipe.size_exponent
-        for kind, target in targets.items():
-            if kind == "energies":
-                z, y, factor = energy_rows(basis, at), target[index], scale
-            elif kind == "forces":
-                first, last = structures.offsets[index[0]], structures.offsets[index[-1] + 1]
-                z, y, factor = tangent_rows(basis, at, at.forces), target[first:last].flatten(), None
-            else:
-                z, y = tangent_rows(basis, at, at.virial), target[index].flatten()
-                factor = scale.repeat_interleave(len(VOIGT))
-            _add(equations[kind], z, y, factor)
-        done += len(index)
-        tell("equations", done, len(structures))
-    return equations
-
-
-def _targets(structures: Structures, labels: Labels, baseline: Baseline) -> dict[str, Tensor]:
-    """What the rows of each kind are to give: energies past the baseline, forces, virials (six components, eV)."""
-    targets = {}
-    if labels.energies is not None:
-        targets["energies"] = labels.energies - baseline.total(structures)
-    if labels.forces is not None:
-        targets["forces"] = labels.forces
-    if labels.stress is not None:
-        virial = labels.stress * structures.volumes[:, None, None]
-        targets["stress"] = torch.stack([virial[:, a, b] for a, b in VOIGT], 1)
-    return targets
-
-
-def _add(equations: Equations, rows: Tensor, targets: Tensor, factor: Tensor | None) -> None:
-    """Add those rows whose label is there, scaled by `factor`."""
-    if factor is not None:
-        rows, targets = rows * factor[:, None].to(rows), targets * factor
-    known = targets.isfinite()
-    if not bool(known.all()):
-        rows, targets = rows[known.to(rows.device)], targets[known]
-    equations.add(rows, targets.to(rows.device, torch.float64))
+    return {kind: equations_for(rows, n, basis.device) for kind, rows in counts.items()}

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from .baseline import Baseline
-from .design import Basis, batches
-from .kernels import FeatureMap, Kernels, kernels_for
+from .basis import Basis, make_basis
+from .kernels import FeatureMap
 from .neighbours import Pairs, element_indices, pairs_within
 from .projection import Projection, lift, project
-from .recipes import Recipe
-from .structures import Structures, structures_from_ase
+from .recipes import Precision, Recipe
+from .structures import Structures, batches, structures_from_ase
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -49,11 +49,13 @@ class Potential:
     baseline: Baseline
     provenance: dict[str, Any] = field(default_factory=dict)  # data, counts, time, versions: for people to read
 
-    def on(self, device: torch.device | str = "cpu", precision: str | None = None, kernels: str | None = None) -> Predictor:
+    def on(
+        self, device: torch.device | str = "cpu", precision: Precision | None = None, kernels: str | None = None
+    ) -> Predictor:
         """This potential made ready on a device, in a precision, with the back-end of that name or the best one."""
         recipe = self.recipe if precision is None else replace(self.recipe, precision=precision)
         recipe.check()
-        return Predictor(self, torch.device(device), recipe.dtype, kernels_for(device, recipe.dtype, kernels))
+        return Predictor(self, make_basis(self.elements, recipe, self.projection, self.maps, device, kernels))
 
     @cached_property
     def _ready(self) -> Predictor:
@@ -88,17 +90,10 @@ class Potential:
 class Predictor:
     """A potential's tensors on a device, in a precision, with the kernels that serve them."""
 
-    def __init__(self, potential: Potential, device: torch.device, dtype: torch.dtype, kernels: Kernels) -> None:
+    def __init__(self, potential: Potential, basis: Basis) -> None:
         self.potential = potential
-        self.basis = Basis(
-            kernels,
-            potential.elements,
-            potential.recipe.representation.arguments(len(potential.elements)),
-            potential.projection.matrices.to(device, dtype),
-            tuple(feature_map.to(device, dtype) for feature_map in potential.maps),
-            potential.recipe.features.blocks,
-        )
-        self.weights = self.basis.like(potential.weights)
+        self.basis = basis
+        self.weights = basis.like(potential.weights)
 
     @property
     def cutoff(self) -> float:
@@ -117,10 +112,10 @@ class Predictor:
             for part in _runs(structures)
         ]
         return Prediction(
-            *(
-                torch.cat(values) if (values := [getattr(part, name) for part in parts])[0] is not None else None
-                for name in ("energies", "atom_energies", "forces", "stress")
-            )
+            torch.cat([part.energies for part in parts]),
+            torch.cat([part.atom_energies for part in parts]),
+            torch.cat([part.forces for part in parts if part.forces is not None]) if forces else None,
+            torch.cat([part.stress for part in parts if part.stress is not None]) if stress else None,
         )
 
     def predict_pairs(self, structures: Structures, pairs: Pairs, *, forces: bool, stress: bool) -> Prediction:

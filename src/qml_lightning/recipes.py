@@ -36,6 +36,10 @@ class Recipe:
     def dtype(self) -> torch.dtype:
         return {"float32": torch.float32, "float64": torch.float64}[self.precision]
 
+    def weight_of(self, kind: str) -> float:
+        """What the rows of "energies", "forces" or "stress" are multiplied by."""
+        return {"energies": self.energy_weight, "forces": self.force_weight, "stress": self.stress_weight}[kind]
+
     def check(self) -> None:
         """Nothing, or an InputError with the remedy."""
         self.features.check(self.rank)
@@ -63,9 +67,7 @@ class Recipe:
 # sigma and ridge from the prototype's sweep on rMD17 ethanol (docs/conventions.md)
 DEFAULT = Recipe()
 # As published: its angular pair, its width and its ridge. Three times the force error of DEFAULT.
-PAPER = Recipe(
-    representation=representation.ENERGIES_AND_FORCES, features=FeatureSettings(sigma=2.0), ridge=1e-5
-)
+PAPER = Recipe(representation=representation.ENERGIES_AND_FORCES, features=FeatureSettings(sigma=2.0), ridge=1e-5)
 # The paper's angular pair with a good width and ridge.
 ANGULAR_PAIR = replace(DEFAULT, representation=representation.ENERGIES_AND_FORCES)
 NAMED = {"default": DEFAULT, "paper": PAPER, "angular-pair": ANGULAR_PAIR}

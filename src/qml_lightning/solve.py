@@ -49,7 +49,7 @@ def solve_positive(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
     factor = _factor(matrix, diagonal, ridge)
     if factor is None:
         raise SolveError(
-            f"The Gram matrix ({len(matrix)} × {len(matrix)}) plus ridge {ridge:g} is not positive definite to rounding. "
+            f"The Gram matrix of size {len(matrix)} plus ridge {ridge:g} is not positive definite to rounding. "
             + _remedy(matrix, diagonal, ridge)
         )
     return torch.cholesky_solve(right[:, None], factor)[:, 0]

@@ -116,6 +116,17 @@ def atoms_of(offsets: Tensor, index: Tensor) -> Tensor:
     return torch.repeat_interleave(starts - (ends - counts), counts) + torch.arange(int(counts.sum()))
 
 
+def batches(cost: Tensor, most: float) -> Iterator[Tensor]:
+    """Runs of neighbouring indices whose cost together is at most `most` (but at least one each)."""
+    ends = cost.double().cumsum(0)
+    first = 0
+    while first < len(cost):
+        spent = float(ends[first - 1]) if first else 0.0
+        last = max(first + 1, int(torch.searchsorted(ends, spent + most, right=True)))
+        yield torch.arange(first, min(last, len(cost)))
+        first = last
+
+
 def structures_from_arrays(
     numbers: Sequence[np.ndarray],
     positions: Sequence[np.ndarray],
@@ -145,7 +156,7 @@ def structures_from_arrays(
 
 def structures_from_ase(frames: Atoms | Sequence[Atoms]) -> Structures:
     """Structures from one ASE `Atoms` or several."""
-    frames = [frames] if hasattr(frames, "get_positions") else list(frames)
+    frames = [frames] if hasattr(frames, "get_positions") else list(frames)  # type: ignore[list-item]
     return structures_from_arrays(
         [atoms.numbers for atoms in frames],
         [atoms.positions for atoms in frames],

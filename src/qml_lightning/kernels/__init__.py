@@ -12,7 +12,7 @@ from torch import Tensor
 from ..errors import InputError
 from .arguments import Angular, FCHL19Arguments, FeatureMap
 
-__all__ = ["Angular", "BACKENDS", "FCHL19Arguments", "FeatureMap", "Kernels", "kernels_for"]
+__all__ = ["BACKENDS", "Angular", "FCHL19Arguments", "FeatureMap", "Kernels", "kernels_for"]
 
 
 class Kernels(Protocol):
@@ -72,8 +72,23 @@ def _reference() -> Kernels:
     return cast(Kernels, reference)
 
 
+def _native() -> Kernels:
+    from . import native
+
+    return cast(Kernels, native)
+
+
+def _why_not_native(device: torch.device, dtype: torch.dtype) -> str | None:
+    from . import native
+
+    return native.why_not(device, dtype)
+
+
 # In order of preference: the first that serves is taken.
-BACKENDS: tuple[Backend, ...] = (Backend("reference", _reference, lambda device, dtype: None),)
+BACKENDS: tuple[Backend, ...] = (
+    Backend("native", _native, _why_not_native),
+    Backend("reference", _reference, lambda device, dtype: None),
+)
 
 
 def kernels_for(device: torch.device | str, dtype: torch.dtype, name: str | None = None) -> Kernels:

@@ -12,7 +12,7 @@ from .arguments import FCHL19Arguments, FeatureMap
 
 NAME = "reference"
 
-# Features in flight at once for each atom or tangent, and numbers in one array of triples: bound the memory, not the result.
+# Features in flight at once for each atom, and numbers in one array of triples: they bound the memory, not the result.
 FEATURE_TILE = 4096
 TRIPLE_NUMBERS = 8_000_000
 
@@ -121,7 +121,8 @@ def _two_body(p: FCHL19Arguments, vector: Tensor) -> Tensor:
     density = torch.exp(-((torch.log(grid) - mean) ** 2) / (2.0 * variance)) / (
         grid * torch.sqrt(2.0 * math.pi * variance)
     )
-    return density * _cutoff(r, p.cutoff) * r ** (-p.decay2)
+    out: Tensor = density * _cutoff(r, p.cutoff) * r ** (-p.decay2)
+    return out
 
 
 def _angular(p: FCHL19Arguments, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -149,7 +150,7 @@ def _three_body(p: FCHL19Arguments, one: Tensor, other: Tensor) -> Tensor:
     weight = weight * _cutoff(r1, p.cutoff) * _cutoff(r2, p.cutoff)
     grid = _grid(p.n_radial3, p.cutoff, one)
     radial = torch.exp(-p.eta3 * (0.5 * (r1 + r2)[:, None] - grid) ** 2)
-    product = (weight[:, None] * radial)[:, :, None] * _angular(p, cos_centre, sin_centre)[:, None, :]
+    product: Tensor = (weight[:, None] * radial)[:, :, None] * _angular(p, cos_centre, sin_centre)[:, None, :]
     return product.flatten(1)
 
 
@@ -210,7 +211,8 @@ def linear(f: FeatureMap, x: Tensor, first: int = 0, last: int | None = None) ->
     last = f.n_frequencies if last is None else last
     if f.matrix is not None:
         return x @ f.matrix[first:last].T
-    assert f.signs is not None and f.row_scale is not None
+    assert f.signs is not None
+    assert f.row_scale is not None
     y = x[:, None, :]
     for transform in range(f.n_transforms):
         y = hadamard(y * f.signs[first // f.rank : last // f.rank, transform])
@@ -222,8 +224,9 @@ def linear_transposed(f: FeatureMap, y: Tensor, first: int = 0, last: int | None
     last = f.n_frequencies if last is None else last
     if f.matrix is not None:
         return y @ f.matrix[first:last]
-    assert f.signs is not None and f.row_scale is not None
-    x = (y * f.row_scale[first:last]).unflatten(1, (-1, f.rank))
+    assert f.signs is not None
+    assert f.row_scale is not None
+    x: Tensor = (y * f.row_scale[first:last]).unflatten(1, (-1, f.rank))
     for transform in reversed(range(f.n_transforms)):
         x = hadamard(x) * f.signs[first // f.rank : last // f.rank, transform]
     return x.sum(1)
