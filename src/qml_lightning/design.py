@@ -18,7 +18,7 @@ from .structures import Labels, Structures, batches
 # Six independent components of a symmetric tensor, in Voigt's order.
 VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))
 
-# What is in flight at once: tangents times features of one tile, rows times weights of one batch, and atoms, which bound
+# What is in flight at once: tangents times features of one tile, rows times weights of one batch, and atoms: they bound
 # what the representation takes when there are only energies.
 TILE_NUMBERS = 32_000_000
 BATCH_NUMBERS = 32_000_000

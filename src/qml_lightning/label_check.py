@@ -37,7 +37,7 @@ RECIPE = Recipe(
 MANY = (500, 8000)
 FEW = (100, 1200)
 FEWEST = 20  # with fewer structures nothing can be said
-UNRELATED = 0.35  # correlations below this, in both directions, are no relation at all; healthy sets have 0.6 to 1
+RELATED = 0.5  # correlation of forces with what energies predict: healthy sets have 0.6 to 1, shuffled ones below 0.4
 SURE = 0.9
 
 
@@ -60,7 +60,7 @@ WRONG_SIGN = (
 )
 UNRELATED_LABELS = (
     "Energies and forces are unrelated (correlation {:.2f}, a healthy set has more than 0.6). They may belong to other "
-    "frames, shuffled or of another file: look at how the set was put together."
+    "frames (shuffled, or from another file), or some energies have another zero: look at how the set was put together."
 )
 
 
@@ -86,12 +86,13 @@ def check_labels(data: Dataset, *, device: torch.device | str = "cpu", kernels: 
         off = learn.guilty(data.select(many), data.select(few), suspects, from_energies)
     except SolveError:
         return NOTHING
-    witnesses = [evidence for evidence in (from_energies, from_forces) if abs(evidence.correlation) > UNRELATED]
     if not (math.isfinite(from_energies.correlation) and math.isfinite(from_forces.correlation)):
         return NOTHING  # all forces are zero or all energies equal: nothing to compare
+    related = abs(from_energies.correlation) > RELATED or abs(from_forces.correlation) > SURE
     findings: list[str] = []
     refuse = False
-    if witnesses:
+    if related:
+        witnesses = [evidence for evidence in (from_energies, from_forces) if abs(evidence.correlation) > RELATED]
         # one witness is enough to acquit: strained crystals have energies that their forces know nothing of
         best = min(witnesses, key=lambda evidence: (evidence.slope < 0, abs(math.log(abs(evidence.slope)))))
         sure = abs(best.correlation) > SURE
@@ -101,7 +102,7 @@ def check_labels(data: Dataset, *, device: torch.device | str = "cpu", kernels: 
         findings += mixed
         refuse = best.correlation < -0.5 or (bool(mixed) and sure)
     else:
-        best = max(from_energies, from_forces, key=lambda evidence: abs(evidence.correlation))
+        best = from_energies
         findings.append(UNRELATED_LABELS.format(best.correlation))
     if len(off):
         findings.append(_wrong_zero(many[off], len(many)))
@@ -141,7 +142,8 @@ class _Learner:
 
     def forces_from_energies(self, learn: Dataset, compare: Dataset) -> _Evidence:
         predicted, labels = self._predict(learn, "energies", compare.structures).forces, compare.labels.forces
-        assert predicted is not None and labels is not None
+        assert predicted is not None
+        assert labels is not None
         x, y = predicted.flatten(), labels.flatten()
         correlation = float(x @ y / (x.norm() * y.norm()))
         # the ratio of sizes: where the prediction is poor, a regression would give a slope that is too small
@@ -193,7 +195,8 @@ def _robust_weights(y: Tensor, columns: Tensor) -> Tensor:
 def _solve(columns: Tensor, y: Tensor, weights: Tensor) -> Tensor:
     root = (weights / weights.max()).sqrt()
     left, right = columns * root[:, None], (y * root)[:, None]
-    return torch.linalg.lstsq(left, right, rcond=1e-12, driver="gelsd").solution[:, 0]
+    solution: Tensor = torch.linalg.lstsq(left, right, rcond=1e-12, driver="gelsd").solution
+    return solution[:, 0]
 
 
 def _deviation(x: Tensor) -> Tensor:
