@@ -37,7 +37,9 @@ RECIPE = Recipe(
 MANY = (500, 8000)
 FEW = (100, 1200)
 FEWEST = 20  # with fewer structures nothing can be said
-RELATED = 0.5  # correlation of forces with what energies predict: healthy sets have 0.6 to 1, shuffled ones below 0.4
+ENOUGH = 50  # and with fewer not that there is no relation
+# Correlation of forces with those that the energies predict: 0.6 to 1 in healthy sets, below 0.4 in shuffled ones.
+RELATED, UNRELATED = 0.5, 0.45
 SURE = 0.9
 
 
@@ -88,11 +90,13 @@ def check_labels(data: Dataset, *, device: torch.device | str = "cpu", kernels: 
         return NOTHING
     if not (math.isfinite(from_energies.correlation) and math.isfinite(from_forces.correlation)):
         return NOTHING  # all forces are zero or all energies equal: nothing to compare
-    related = abs(from_energies.correlation) > RELATED or abs(from_forces.correlation) > SURE
+    # few energies correlate with anything by chance
+    related = max(RELATED, 4.0 / math.sqrt(len(many)))
     findings: list[str] = []
     refuse = False
-    if related:
-        witnesses = [evidence for evidence in (from_energies, from_forces) if abs(evidence.correlation) > RELATED]
+    best = from_energies
+    if abs(from_energies.correlation) > related or abs(from_forces.correlation) > SURE:
+        witnesses = [evidence for evidence in (from_energies, from_forces) if abs(evidence.correlation) > related]
         # one witness is enough to acquit: strained crystals have energies that their forces know nothing of
         best = min(witnesses, key=lambda evidence: (evidence.slope < 0, abs(math.log(abs(evidence.slope)))))
         sure = abs(best.correlation) > SURE
@@ -101,8 +105,7 @@ def check_labels(data: Dataset, *, device: torch.device | str = "cpu", kernels: 
         mixed = _unit_mix_up(abs(best.slope), sure, data.source.units.energy)
         findings += mixed
         refuse = best.correlation < -0.5 or (bool(mixed) and sure)
-    else:
-        best = from_energies
+    elif len(many) >= ENOUGH and from_energies.correlation < UNRELATED:
         findings.append(UNRELATED_LABELS.format(best.correlation))
     if len(off):
         findings.append(_wrong_zero(many[off], len(many)))

@@ -24,10 +24,9 @@ FORMAT = "qml-lightning"
 FORMAT_VERSION = 1  # raised when an older package could no longer read the file
 
 
-def save_model(potential: Potential, path: str | Path, *, overwrite: bool = False) -> None:
-    """Write `potential` to `path`, atomically; an existing file is kept unless `overwrite`."""
-    path = check_output(path, overwrite=overwrite)
-    header = {
+def header_of(potential: Potential) -> dict[str, Any]:
+    """The JSON header that `save_model` writes."""
+    return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "units": {"energy": INTERNAL.energy, "length": INTERNAL.length},
@@ -35,8 +34,14 @@ def save_model(potential: Potential, path: str | Path, *, overwrite: bool = Fals
         "recipe": potential.recipe.as_dict(),
         "provenance": potential.provenance,
     }
+
+
+def save_model(potential: Potential, path: str | Path, *, overwrite: bool = False) -> None:
+    """Write `potential` to `path`, atomically; an existing file is kept unless `overwrite`."""
+    path = check_output(path, overwrite=overwrite)
     # safetensors metadata is text by text: one entry, one JSON document
-    write_atomically(path, save(_tensors(potential), {FORMAT: json.dumps(header, ensure_ascii=False)}))
+    header = json.dumps(header_of(potential), ensure_ascii=False)
+    write_atomically(path, save(_tensors(potential), {FORMAT: header}))
 
 
 def _tensors(potential: Potential) -> dict[str, Tensor]:

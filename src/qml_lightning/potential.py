@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -12,11 +12,13 @@ from torch import Tensor
 
 from .baseline import Baseline
 from .basis import Basis, make_basis
-from .kernels import FeatureMap
+from .errors import InputError
+from .kernels import FeatureMap, WholePath
 from .neighbours import Pairs, element_indices, pairs_within
 from .projection import Projection, lift, project
 from .recipes import Precision, Recipe
 from .structures import Structures, batches, structures_from_ase
+from .verlet import SkinnedPairs, skinned_pairs
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -50,12 +52,20 @@ class Potential:
     provenance: dict[str, Any] = field(default_factory=dict)  # data, counts, time, versions: for people to read
 
     def on(
-        self, device: torch.device | str = "cpu", precision: Precision | None = None, kernels: str | None = None
+        self,
+        device: torch.device | str = "cpu",
+        precision: Precision | None = None,
+        kernels: str | None = None,
+        *,
+        skin: float = 0.0,
     ) -> Predictor:
-        """This potential made ready on a device, in a precision, with the back-end of that name or the best one."""
+        """This potential made ready on a device, in a precision, with the back-end of that name or the best one.
+
+        With a skin (Å) it lists pairs that much beyond the cutoff, and keeps them while the same atoms move a little.
+        """
         recipe = self.recipe if precision is None else replace(self.recipe, precision=precision)
         recipe.check()
-        return Predictor(self, make_basis(self.elements, recipe, self.projection, self.maps, device, kernels))
+        return Predictor(self, make_basis(self.elements, recipe, self.projection, self.maps, device, kernels), skin)
 
     @cached_property
     def _ready(self) -> Predictor:
@@ -90,14 +100,37 @@ class Potential:
 class Predictor:
     """A potential's tensors on a device, in a precision, with the kernels that serve them."""
 
-    def __init__(self, potential: Potential, basis: Basis) -> None:
+    def __init__(self, potential: Potential, basis: Basis, skin: float = 0.0) -> None:
+        if not skin >= 0:
+            raise InputError(f"The skin of a neighbour list is a length in Å and not negative, got {skin}.")
         self.potential = potential
         self.basis = basis
+        self.skin = skin
         self.weights = basis.like(potential.weights)
+        self._pairs: SkinnedPairs | None = None
+        self._lists_made = 0
+        self._whole_path = None if basis.kernels.predictor is None else self._make_whole_path(basis.kernels.predictor)
+
+    def _make_whole_path(self, make: Callable[..., WholePath]) -> WholePath:
+        potential, basis = self.potential, self.basis
+        return make(
+            basis.arguments,
+            potential.projection.matrices.contiguous(),
+            potential.maps,
+            [potential.weights[basis.columns(e)] for e in range(len(basis.elements))],
+            potential.baseline.energies,
+            dtype=basis.projections.dtype,
+            skin=self.skin,
+        )
 
     @property
     def cutoff(self) -> float:
         return self.basis.arguments.cutoff
+
+    @property
+    def lists_made(self) -> int:
+        """How often pairs were listed."""
+        return self._lists_made if self._whole_path is None else self._whole_path.lists_made
 
     def predict(
         self, structures: Structures | Atoms | Sequence[Atoms], *, forces: bool = True, stress: bool | None = None
@@ -106,17 +139,42 @@ class Predictor:
         if not isinstance(structures, Structures):
             structures = structures_from_ase(structures)
         if stress is None:
-            stress = bool(structures.volumes.isfinite().any())
-        parts = [
-            self.predict_pairs(part, pairs_within(part, self.cutoff, self.basis.elements), forces=forces, stress=stress)
-            for part in _runs(structures)
-        ]
+            stress = bool(structures.periodic.any()) and bool(structures.volumes.isfinite().any())
+        if self._whole_path is not None:
+            return self._predict_at_once(self._whole_path, structures, forces=forces, stress=stress)
+        if self.skin > 0:
+            return self.predict_pairs(structures, self._kept_pairs(structures), forces=forces, stress=stress)
+        parts = []
+        for part in _runs(structures):
+            pairs = pairs_within(part, self.cutoff, self.basis.elements)
+            self._lists_made += 1
+            parts.append(self.predict_pairs(part, pairs, forces=forces, stress=stress))
         return Prediction(
             torch.cat([part.energies for part in parts]),
             torch.cat([part.atom_energies for part in parts]),
             torch.cat([part.forces for part in parts if part.forces is not None]) if forces else None,
             torch.cat([part.stress for part in parts if part.stress is not None]) if stress else None,
         )
+
+    def _predict_at_once(self, path: WholePath, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
+        energies, atom_energies, force, virial = path.predict(
+            structures.offsets.contiguous(),
+            element_indices(structures.numbers, self.basis.elements),
+            structures.positions.contiguous(),
+            structures.cells.contiguous(),
+            structures.periodic.contiguous(),
+            forces=forces,
+            virial=stress,
+        )
+        return Prediction(
+            energies, atom_energies, force, None if virial is None else virial / structures.volumes[:, None, None]
+        )
+
+    def _kept_pairs(self, structures: Structures) -> Pairs:
+        if self._pairs is None or not self._pairs.serve(structures):
+            self._pairs = skinned_pairs(structures, self.cutoff, self.skin, self.basis.elements)
+            self._lists_made += 1
+        return self._pairs.now(structures)
 
     def predict_pairs(self, structures: Structures, pairs: Pairs, *, forces: bool, stress: bool) -> Prediction:
         """The same for pairs that are known already: molecular dynamics re-uses them."""

@@ -45,6 +45,11 @@ def _dual(parts: Sequence[tuple[Rows, float]], ridge: float) -> Tensor:
 
 def solve_positive(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
     """(matrix + ridge)⁻¹ right from the lower triangle of `matrix`, which is overwritten."""
+    return torch.cholesky_solve(right[:, None], cholesky(matrix, ridge))[:, 0]
+
+
+def cholesky(matrix: Tensor, ridge: float) -> Tensor:
+    """Lower factor of matrix + ridge, from the lower triangle of `matrix`, which is overwritten."""
     diagonal = matrix.diagonal().clone()
     factor = _factor(matrix, diagonal, ridge)
     if factor is None:
@@ -52,7 +57,7 @@ def solve_positive(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
             f"The Gram matrix of size {len(matrix)} plus ridge {ridge:g} is not positive definite to rounding. "
             + _remedy(matrix, diagonal, ridge)
         )
-    return torch.cholesky_solve(right[:, None], factor)[:, 0]
+    return factor
 
 
 def _factor(matrix: Tensor, diagonal: Tensor, ridge: float) -> Tensor | None:

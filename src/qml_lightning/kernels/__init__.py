@@ -12,13 +12,33 @@ from torch import Tensor
 from ..errors import InputError
 from .arguments import Angular, FCHL19Arguments, FeatureMap
 
-__all__ = ["BACKENDS", "Angular", "FCHL19Arguments", "FeatureMap", "Kernels", "kernels_for"]
+__all__ = ["BACKENDS", "Angular", "FCHL19Arguments", "FeatureMap", "Kernels", "WholePath", "kernels_for"]
+
+
+class WholePath(Protocol):
+    """From atoms to energies and forces in one call: what a back-end may offer besides its kernels."""
+
+    @property
+    def lists_made(self) -> int: ...
+
+    def predict(
+        self,
+        offsets: Tensor,
+        element: Tensor,
+        positions: Tensor,
+        cells: Tensor,
+        periodic: Tensor,
+        *,
+        forces: bool,
+        virial: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]: ...
 
 
 class Kernels(Protocol):
     """What every back-end offers; the reference says what each function means."""
 
     NAME: str
+    predictor: Callable[..., WholePath] | None  # None: the path is walked kernel by kernel
 
     def fchl19(self, p: FCHL19Arguments, n_atoms: int, segments: Tensor, vectors: Tensor) -> Tensor: ...
 
@@ -55,6 +75,10 @@ class Kernels(Protocol):
     def feature_moment(
         self, f: FeatureMap, x: Tensor, coefficients: Tensor | None, tangents: Tensor | None
     ) -> Tensor: ...
+
+    def tangent_products(self, tangents: Tensor, owner: Tensor, x: Tensor) -> Tensor: ...
+
+    def tangent_sums(self, tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners: int) -> Tensor: ...
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from torch import Tensor
 from .arguments import FCHL19Arguments, FeatureMap
 
 NAME = "reference"
+predictor = None  # prediction walks through the kernels below
 
 # Features in flight at once for each atom, and numbers in one array of triples: they bound the memory, not the result.
 FEATURE_TILE = 4096
@@ -294,3 +295,21 @@ def feature_moment(f: FeatureMap, x: Tensor, coefficients: Tensor | None, tangen
             if along is not None:
                 moment[k, first:last] += (slope * along).sum(0)
     return f.amplitude * moment.flatten()
+
+
+# ---- tangents --------------------------------------------------------------------------------------------------------
+
+
+def tangent_products(tangents: Tensor, owner: Tensor, x: Tensor) -> Tensor:
+    """tangents[t] · x[owner[t]], (tangents,) float64."""
+    return torch.cat(
+        [(run * x[of]).double().sum(1) for run, of in zip(tangents.split(2**16), owner.split(2**16), strict=True)]
+    )
+
+
+def tangent_sums(tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners: int) -> Tensor:
+    """Σ coefficients[t] tangents[t] over the tangents of each owner, (owners, rank): the transpose of the above."""
+    out = tangents.new_zeros(n_owners, tangents.shape[1])
+    for run, of, by in zip(tangents.split(2**16), owner.split(2**16), coefficients.split(2**16), strict=True):
+        out.index_add_(0, of, run * by[:, None].to(run))
+    return out

@@ -1,0 +1,314 @@
+"""Errors on public data sets beside published figures: ethanol (rMD17), silicon (Zuo et al. 2020), liquid water.
+
+    python benchmarks/accuracy.py ethanol silicon water     # writes benchmarks/results/accuracy_NAME.json
+    python benchmarks/accuracy.py ethanol --quick           # small, on a part of the training set; writes nothing
+
+Only the run that is recorded looks at the test set. What was chosen for a system was chosen on a part of its training
+set that was held out (`held_out` in the results says how).
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from common import SHARED_DATA, best_of, table, write
+
+from qml_lightning import Dataset, Metrics, Potential, Recipe, evaluate, fit, load_dataset, recipes
+
+GPA_IN_EV_PER_A3 = 1 / 160.21766208
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for."""
+
+    quick: bool
+    kernels: str | None
+
+    def size(self, full: int, small: int) -> int:
+        return small if self.quick else full
+
+
+def with_features(recipe: Recipe, **changes: Any) -> Recipe:
+    """`recipe` with other features."""
+    return replace(recipe, features=replace(recipe.features, **changes))
+
+
+def load(name: str) -> Dataset:
+    """A public set from the folder beside the repository."""
+    return load_dataset(name, data_folder=SHARED_DATA, labels="required")
+
+
+def measured(train: Dataset, test: Dataset, recipe: Recipe, options: Options) -> dict[str, Any]:
+    """Fit, evaluate, time: one entry of the results."""
+    start = time.perf_counter()
+    potential = fit(train, recipe, kernels=options.kernels)
+    seconds = time.perf_counter() - start
+    metrics = evaluate(potential, test)
+    per_atom = best_of(lambda: potential.predict(test.structures, stress=False), 3) / test.structures.n_atoms
+    return {
+        "recipe": recipe.as_dict(),
+        "structures": {"train": len(train), "test": len(test)},
+        "rows": potential.provenance["targets"],
+        "kernels": potential.provenance["kernels"],
+        "errors": metrics.as_dict(),
+        "fit_seconds": round(seconds, 2),
+        "prediction_us_per_atom": round(per_atom * 1e6, 3),
+        "cosine_us_per_atom": round(_floor(potential, test), 3),
+    }
+
+
+def _floor(potential: Potential, test: Dataset) -> float:
+    """µs per atom of `torch.cos` over (atoms, features) in the precision of the model: features cost at least that."""
+    n = min(test.structures.n_atoms, 4096)
+    u = torch.randn(n, potential.recipe.features.n_features, dtype=potential.recipe.dtype)
+    out = torch.empty_like(u)
+    return best_of(lambda: torch.cos(u, out=out), 3) / n * 1e6
+
+
+def know_nothing(train: Dataset, test: Dataset) -> dict[str, Any]:
+    """Errors of the mean energy per atom of the training set, no forces and no stress: what there is to learn."""
+    energies, forces, stress = test.labels.energies, test.labels.forces, test.labels.stress
+    mean = (train.labels.energies / train.structures.counts).mean()
+    return {
+        "energy_per_atom": float((energies / test.structures.counts - mean).abs().mean()),
+        "forces": float(forces.abs().mean()),
+        "stress": None if stress is None else float(stress[stress.isfinite()].abs().mean()),
+    }
+
+
+# ---- ethanol ---------------------------------------------------------------------------------------------------------
+
+BARS = {"energy_mev": 1.8, "forces_mev_per_angstrom": 10.0}
+ETHANOL_PUBLISHED = [
+    # MAE, 1000 training structures: total energy in meV, force components in meV/Å
+    {"model": "QML-Lightning paper, SORF-32768", "energy_mev": 1.5, "forces_mev_per_angstrom": 7.5},
+    {"model": "FCHL19 GPR", "energy_mev": 0.9, "forces_mev_per_angstrom": 6.2},
+    {"model": "sGDML", "energy_mev": 2.4, "forces_mev_per_angstrom": 16.0},
+    {"model": "linear ACE", "energy_mev": 1.2, "forces_mev_per_angstrom": 7.3},
+    {"model": "GAP", "energy_mev": 3.5, "forces_mev_per_angstrom": 18.1},
+    {"model": "NequIP l=3", "energy_mev": 0.4, "forces_mev_per_angstrom": 2.8},
+    {"model": "MACE", "energy_mev": 0.4, "forces_mev_per_angstrom": 2.1},
+]
+
+
+def ethanol(options: Options) -> dict[str, Any]:
+    """rMD17 ethanol, official split 1: the default recipe, then SORF against RFF at the same number of features."""
+    train, test = load("rmd17_ethanol:train_01"), load("rmd17_ethanol:test_01")
+    if options.quick:
+        train, test = train.split((60, 100), seed=0)
+    recipe = with_features(recipes.DEFAULT, n_features=options.size(8192, 512))
+    main = measured(train, test, recipe, options)
+    few = train.subsample(options.size(300, 30), seed=0)
+    maps = []
+    for n_features in (2048, 4096) if not options.quick else (256,):
+        for method in ("sorf", "rff"):
+            for seed in (0, 1):
+                chosen = replace(with_features(recipes.DEFAULT, method=method, n_features=n_features), seed=seed)
+                errors = evaluate(fit(few, chosen, kernels=options.kernels), test)
+                maps.append({"method": method, "n_features": n_features, "seed": seed, "structures": len(few),
+                             **_molecular(errors)})  # fmt: skip
+                print(f"  {method} {n_features} seed {seed}: {_molecular(errors)}", flush=True)
+    ours = {name: main["errors"][kind]["mae"] * 1e3 for name, kind in zip(BARS, ("energy", "forces"), strict=True)}
+    rows = [["this run, default recipe", f"{ours['energy_mev']:.2f}", f"{ours['forces_mev_per_angstrom']:.2f}"]]
+    rows += [[p["model"], f"{p['energy_mev']:.1f}", f"{p['forces_mev_per_angstrom']:.1f}"] for p in ETHANOL_PUBLISHED]
+    print(table([f"rMD17 ethanol, {len(train)} structures: MAE", "energy / meV", "force / meV/Å"], rows))
+    means = []
+    for n_features, method in dict.fromkeys((m["n_features"], m["method"]) for m in maps):
+        same = [m for m in maps if m["n_features"] == n_features and m["method"] == method]
+        mean = {name: sum(m[name] for m in same) / len(same) for name in BARS}
+        means.append({"method": method, "n_features": n_features, "seeds": len(same), **mean})
+    print(table([f"{len(few)} structures, mean of 2 seeds: MAE", "energy / meV", "force / meV/Å"],
+                [[f"{m['method']} {m['n_features']}", f"{m['energy_mev']:.2f}", f"{m['forces_mev_per_angstrom']:.2f}"]
+                 for m in means]))  # fmt: skip
+    return {
+        "data": train.source.as_dict() | {"test_split": "test_01"},
+        "default": main,
+        "bars": BARS,
+        "bars_met": all(ours[name] <= bar for name, bar in BARS.items()),
+        "feature_maps": maps,
+        "feature_maps_mean": means,
+        "published": ETHANOL_PUBLISHED,
+        "published_source": "rMD17 papers of each model, as collected for this project; other hardware, same task",
+    }
+
+
+def _molecular(errors: Metrics) -> dict[str, float]:
+    assert errors.energy is not None
+    assert errors.forces is not None
+    return {
+        "energy_mev": round(errors.energy.mae * 1e3, 4),
+        "forces_mev_per_angstrom": round(errors.forces.mae * 1e3, 4),
+    }
+
+
+# ---- silicon ---------------------------------------------------------------------------------------------------------
+
+SILICON = replace(with_features(recipes.DEFAULT, n_features=4096), energy_weight=10.0, ridge=3e-10)
+SILICON_HELD_OUT = (
+    "170 of the 214 training structures learnt, 44 held out (split seed 0). Energy meV/atom, force meV/Å, stress GPa: "
+    "2048 features, energy weight 1, 3, 10: 8.36 48.7 0.246, 3.05 48.8 0.246, 1.53 49.2 0.246; ridge 1e-8 instead of "
+    "1e-10, weight 10: 2.11 52.2 0.255; cutoff 5 instead of 6 Å: 2.32 52.4 0.248; sigma 5 instead of 8: 1.48 49.2 0.239; "
+    "4096 features: 1.53 48.7 0.241, with ridge 1e-9 1.66 50.1 0.248. A ridge between, as 1e-10 is at the edge of rounding."
+)
+ZUO_TABLE = (
+    "test MAE of Zuo et al., J. Phys. Chem. A 124, 731 (2020), as tabulated in ACEsuit/ACEworkflows "
+    "Zuo2020Benchmark/ACEpotentials_paper.jl (commit a93972e)"
+)
+PYXTAL_FF = "MaterSim/PyXtal_FF examples/UCSD-Si-214-25/README.md (commit 32ef62a), after 4000 epochs"
+SILICON_PUBLISHED = [
+    {"model": "GAP", "energy": 2.91, "forces": 70.0, "stress": None, "source": ZUO_TABLE},
+    {"model": "MTP", "energy": 2.21, "forces": 60.0, "stress": None, "source": ZUO_TABLE},
+    {"model": "neural network, SO3 descriptor", "energy": 3.95, "forces": 82.6, "stress": 0.32, "source": PYXTAL_FF},
+    {"model": "neural network, SO4 descriptor", "energy": 3.83, "forces": 89.4, "stress": 0.30, "source": PYXTAL_FF},
+    {"model": "neural network, symmetry functions", "energy": 9.25, "forces": 120.0, "stress": 0.40,
+     "source": PYXTAL_FF},
+]  # fmt: skip
+
+
+def silicon(options: Options) -> dict[str, Any]:
+    """Silicon crystals, surfaces, vacancies and molecular dynamics: energies, forces and stress, official split."""
+    train, test = load("zuo2020_Si:train"), load("zuo2020_Si:test")
+    recipe = SILICON
+    if options.quick:
+        (train, test), recipe = train.split((20, 20), seed=0), with_features(recipe, n_features=256)
+    main, nothing = measured(train, test, recipe, options), know_nothing(train, test)
+    rows = [_crystal("this run", {kind: main["errors"][kind]["mae"] for kind in nothing})]
+    rows += [[p["model"], f"{p['energy']:.2f}", f"{p['forces']:.1f}", f"{p['stress']:.2f}" if p["stress"] else "–"]
+             for p in SILICON_PUBLISHED]  # fmt: skip
+    rows += [_crystal("mean energy, no forces", nothing)]
+    print(table(["Si, Zuo et al. split: MAE", "energy / meV/atom", "force / meV/Å", "stress / GPa"], rows))
+    return {
+        "data": train.source.as_dict() | {"test_split": "test"},
+        "main": main,
+        "held_out": SILICON_HELD_OUT,
+        "know_nothing": nothing,
+        "published": SILICON_PUBLISHED,
+        "published_units": "meV/atom, meV/Å, GPa",
+    }
+
+
+def _crystal(name: str, mae: dict[str, float]) -> list[str]:
+    stress = "–" if mae["stress"] is None else f"{mae['stress'] / GPA_IN_EV_PER_A3:.3f}"
+    return [name, f"{mae['energy_per_atom'] * 1e3:.2f}", f"{mae['forces'] * 1e3:.1f}", stress]
+
+
+# ---- water -----------------------------------------------------------------------------------------------------------
+
+WATER = recipes.DEFAULT
+WATER_HELD_OUT = ""
+WATER_PUBLISHED = [
+    {
+        "model": "DeePMD se_a, a million steps",
+        "energy_rmse_mev_per_atom": 0.25,
+        "forces_rmse_mev_per_angstrom": 35.4,
+        "source": "deepmodeling/deepmd-kit pull request 529, its water example; the frames of its test are not named",
+    }
+]
+
+
+def water(options: Options) -> dict[str, Any]:
+    """Liquid water, 64 molecules, PBE0+TS: energies and forces."""
+    train, test = load("water_pbe0ts:train"), load("water_pbe0ts:test")
+    recipe = WATER
+    if options.quick:
+        (train, test), recipe = train.split((4, 4), seed=0), with_features(recipe, n_features=256)
+    main, nothing = measured(train, test, recipe, options), know_nothing(train, test)
+    energy, forces = main["errors"]["energy_per_atom"], main["errors"]["forces"]
+    rows = [["this run", *(f"{error[kind] * 1e3:.{digits}f}" for kind in ("mae", "rmse")
+                           for error, digits in ((energy, 3), (forces, 1)))]]  # fmt: skip
+    rows += [[p["model"], "–", "–", f"{p['energy_rmse_mev_per_atom']:.2f}", f"{p['forces_rmse_mev_per_angstrom']:.1f}"]
+             for p in WATER_PUBLISHED]  # fmt: skip
+    rows += [["mean energy, no forces", f"{nothing['energy_per_atom'] * 1e3:.3f}", f"{nothing['forces'] * 1e3:.1f}",
+              "–", "–"]]  # fmt: skip
+    print(table(["liquid water", "energy MAE / meV/atom", "force MAE / meV/Å", "energy RMSE", "force RMSE"], rows))
+    return {
+        "data": train.source.as_dict() | {"test_split": "test"},
+        "main": main,
+        "held_out": WATER_HELD_OUT,
+        "know_nothing": nothing,
+        "published": WATER_PUBLISHED,
+    }
+
+
+# ---- rows of the README's table --------------------------------------------------------------------------------------
+
+Row = tuple[str, str, str]
+
+
+def ethanol_headline(results: dict[str, Any]) -> list[Row]:
+    errors, run = results["default"]["errors"], results["default"]
+    paper, sgdml = (next(p for p in results["published"] if name in p["model"]) for name in ("paper", "sGDML"))
+    beside = (
+        f"the paper with 32768 features {paper['energy_mev']} meV, {paper['forces_mev_per_angstrom']} meV/Å; "
+        f"sGDML {sgdml['energy_mev']} meV, {sgdml['forces_mev_per_angstrom']} meV/Å"
+    )
+    what = f"rMD17 ethanol, {run['structures']['train']} structures, {run['recipe']['features']['n_features']} features"
+    return [
+        (f"{what}: MAE", f"{errors['energy']['mae'] * 1e3:.2f} meV, {errors['forces']['mae'] * 1e3:.2f} meV/Å", beside),
+        _speed(what, run),
+    ]
+
+
+def silicon_headline(results: dict[str, Any]) -> list[Row]:
+    errors = results["main"]["errors"]
+    gap, mtp, network = results["published"][:3]
+    here = (
+        f"{errors['energy_per_atom']['mae'] * 1e3:.2f} meV/atom, {errors['forces']['mae'] * 1e3:.1f} meV/Å, "
+        f"{errors['stress']['mae'] / GPA_IN_EV_PER_A3:.2f} GPa"
+    )
+    beside = (
+        f"GAP {gap['energy']}, {gap['forces']:.0f}; MTP {mtp['energy']}, {mtp['forces']:.0f}; "
+        f"a neural network {network['energy']}, {network['forces']}, {network['stress']}"
+    )
+    return [(f"silicon, split of Zuo et al., {results['main']['structures']['train']} structures: MAE", here, beside)]
+
+
+def water_headline(results: dict[str, Any]) -> list[Row]:
+    errors, peer = results["main"]["errors"], results["published"][0]
+    here = f"{errors['energy_per_atom']['rmse'] * 1e3:.2f} meV/atom, {errors['forces']['rmse'] * 1e3:.1f} meV/Å"
+    beside = f"DeePMD {peer['energy_rmse_mev_per_atom']} meV/atom, {peer['forces_rmse_mev_per_angstrom']} meV/Å"
+    return [(f"liquid water, PBE0+TS, {results['main']['structures']['train']} structures: RMSE", here, beside)]
+
+
+def _speed(what: str, run: dict[str, Any]) -> Row:
+    here = f"{run['fit_seconds']:.0f} s, {run['prediction_us_per_atom']:.1f} µs/atom"
+    return (
+        f"{what}: fit, prediction",
+        here,
+        f"`torch.cos` of as many features {run['cosine_us_per_atom']:.1f} µs/atom",
+    )
+
+
+CASES: dict[str, tuple[Callable[[Options], dict[str, Any]], Callable[[dict[str, Any]], list[Row]]]] = {
+    "ethanol": (ethanol, ethanol_headline),
+    "silicon": (silicon, silicon_headline),
+    "water": (water, water_headline),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="+", choices=CASES)
+    parser.add_argument("--quick", action="store_true", help="small sizes; nothing is written")
+    parser.add_argument("--kernels", help="back-end: native, reference (default: the best that serves)")
+    parser.add_argument("--threads", type=int, default=2)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    for case in given.cases:
+        run, headline = CASES[case]
+        results = run(Options(given.quick, given.kernels))
+        rows = headline(results)
+        if given.quick:
+            print(*rows, sep="\n")
+        else:
+            print(f"written: {write(f'accuracy_{case}', results, rows)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,100 @@
+"""What every benchmark shares: a record of the run written as JSON, the best of several timings, tables."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from qml_lightning.files import write_atomically
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+SHARED_DATA = ROOT.parent / "shared" / "data"
+# What decides a result: a change elsewhere (docs, tests, other results) does not make a run dirty.
+SOURCES = ("src", "native", "benchmarks/*.py", "CMakeLists.txt", "pyproject.toml", "constraints.txt")
+PACKAGES = ("qml-lightning", "torch", "numpy", "ase", "vesin")
+
+
+def best_of(function: Callable[[], object], repeats: int = 5) -> float:
+    """Seconds of the fastest of several calls: the machine may be shared, and nothing makes code faster than it is."""
+    times = []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        function()
+        times.append(time.perf_counter() - start)
+    return min(times)
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores this process may use, memory in GiB."""
+    model = platform.processor() or platform.machine()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        names = [line.partition(":")[2].strip() for line in cpuinfo.read_text().splitlines() if "model name" in line]
+        model = names[0] if names else model
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    return {"cpu": model, "cores": cores, "memory_gib": round(memory, 1), "system": platform.platform()}
+
+
+def commit() -> dict[str, Any]:
+    """The commit that is checked out, and whether the sources differ from it; nulls outside of a repository."""
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(ROOT), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "HEAD"), "dirty": bool(git("status", "--porcelain", "--", *SOURCES))}
+    except (OSError, subprocess.CalledProcessError):
+        return {"commit": None, "dirty": None}
+
+
+def write(name: str, results: Mapping[str, Any], headline: Sequence[tuple[str, str, str]] = ()) -> Path:
+    """Write benchmarks/results/NAME.json, atomically: `results`, and all that is needed to run it again.
+
+    `headline`: rows for the table of the README, (what was measured, here, beside it). `readme_table.py` collects them.
+    """
+    record = {
+        "benchmark": name,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["python", *(os.path.relpath(a, ROOT) if a == sys.argv[0] else a for a in sys.argv)]),
+        **commit(),
+        "machine": machine(),
+        "threads": torch.get_num_threads(),
+        "load_average": [round(load, 2) for load in os.getloadavg()],  # others on the machine: timings are upper bounds
+        "versions": {package: version(package) for package in PACKAGES} | {"python": platform.python_version()},
+        "headline": [list(row) for row in headline],
+        "results": results,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    path = RESULTS / f"{name}.json"
+    write_atomically(path, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode(), overwrite=True)
+    return path
+
+
+def read(name: str) -> dict[str, Any] | None:
+    """The record of a benchmark, or None if it was never run."""
+    path = RESULTS / f"{name}.json"
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose columns line up."""
+    widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)) + " |"
+
+    return "\n".join([line(head), "|" + "|".join("-" * (width + 2) for width in widths) + "|", *map(line, rows)])

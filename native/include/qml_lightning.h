@@ -1,0 +1,142 @@
+/* QML-Lightning's kernels as a C interface: tensors in, tensors out, no atoms, no Python.
+ *
+ * Every function comes for float and for double (suffix _f32, _f64), works on the caller's memory, runs on at most
+ * `threads` OpenMP threads, and gives the same bits for the same input and thread count. It returns QML_OK or an
+ * error code; the reason, in words, is then `qml_last_error()` of the calling thread. Nothing is written on error.
+ * Arrays are dense, last index fastest. `real` is float or double, as the suffix says.
+ */
+#ifndef QML_LIGHTNING_H
+#define QML_LIGHTNING_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define QML_ABI_VERSION 1
+
+enum { QML_OK = 0, QML_BAD_ARGUMENT = 1, QML_NOT_FINITE = 2, QML_OUT_OF_MEMORY = 3, QML_UNSUPPORTED = 4 };
+
+int32_t qml_abi_version(void);
+const char *qml_last_error(void);
+
+/* Instruction set in use: "baseline", "avx2" or "avx512" (x86-64), "baseline" elsewhere. The best one the processor has
+ * is taken at first call; `qml_use_isa` forces one of those, or refuses with QML_UNSUPPORTED. */
+const char *qml_isa(void);
+int32_t qml_use_isa(const char *name);
+
+/* FCHL19 (docs/conventions.md). Neighbours are sorted by centre, then by element: the pairs of centre i with neighbours
+ * of element e are segments[i * n_elements + e] <= p < segments[i * n_elements + e + 1]. */
+enum { QML_ANGULAR_PAIR = 0, QML_ANGULAR_SERIES = 1 };
+
+typedef struct {
+  int32_t n_elements;
+  int32_t n_radial2;          /* grid points of the two-body part */
+  int32_t n_radial3;          /* grid points of the three-body part */
+  int32_t n_angular;          /* angular functions per radial one: 2 for the pair, N for the series cos(n theta), n < N */
+  int32_t angular;            /* QML_ANGULAR_PAIR: {cos, sin}; QML_ANGULAR_SERIES: cos(n theta) */
+  int32_t reserved;           /* 0 */
+  double cutoff;
+  double eta2, eta3;
+  double decay2, decay3;      /* N2, N3 */
+  double weight3;             /* whole factor of the three-body part: sqrt(eta3 / pi) c3, times 2 exp(-zeta^2/2) for the pair */
+} qml_fchl19;
+
+/* size = n_elements * n_radial2 + n_elements (n_elements + 1) / 2 * n_radial3 * n_angular */
+int64_t qml_fchl19_size(const qml_fchl19 *p);
+
+/* One feature map, that of one element: u = row_scale * (H D_n ... H D_1 x) + phases with H of entries +-1 (not
+ * normalised), or u = matrix x + phases when n_transforms is 0.
+ * Features: amplitude * cos(u), or amplitude * [cos(u) | sin(u)] when paired. n_features = n_frequencies * (1 + paired).
+ * For n_transforms > 0, rank is a power of two and divides n_frequencies. */
+typedef struct {
+  int64_t rank;
+  int64_t n_frequencies;
+  int32_t n_transforms;
+  int32_t paired;
+  double amplitude;
+  const void *signs;          /* real (n_frequencies / rank, n_transforms, rank), entries +-1; D_1 first */
+  const void *row_scale;      /* real (n_frequencies) */
+  const void *matrix;         /* real (n_frequencies, rank), when n_transforms is 0 */
+  const void *phases;         /* real (n_frequencies) */
+} qml_feature_map;
+
+#define QML_KERNELS(real, suffix)                                                                                      \
+  /* pair vectors (pairs, 3) -> out (atoms, size) */                                                                   \
+  int32_t qml_fchl19_values_##suffix(const qml_fchl19 *p, int64_t n_atoms, const int64_t *segments,                    \
+                                     const real *vectors, real *out, int32_t threads);                                 \
+  /* cotangent (atoms, size) -> out (pairs, 3): gradient of sum(cotangent * values) by each pair vector */             \
+  int32_t qml_fchl19_pullback_##suffix(const qml_fchl19 *p, int64_t n_atoms, const int64_t *segments,                  \
+                                       const real *vectors, const real *cotangent, real *out, int32_t threads);        \
+  /* projections (n_elements, size, rank), centre_element (atoms) -> out (pairs, 3, rank) */                           \
+  int32_t qml_fchl19_jacobian_##suffix(const qml_fchl19 *p, int64_t n_atoms, const int64_t *segments,                  \
+                                       const real *vectors, const int64_t *centre_element, int64_t rank,               \
+                                       const real *projections, real *out, int32_t threads);                           \
+  /* x (atoms, rank) -> out (atoms, n_features) */                                                                     \
+  int32_t qml_features_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, real *out,                 \
+                                int32_t threads);                                                                      \
+  /* out[row[t]] += derivative of the features of x[owner[t]] along tangents[t], for the features first <= f < last    \
+   * (multiples of rank; of frequencies when paired: then out's columns are [cos part | sin part] of that range).      \
+   * tangents (n, rank); out (n_rows, columns) with leading dimension `stride`; owner ascending. */                    \
+  int32_t qml_force_rows_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, int64_t n_tangents,      \
+                                  const real *tangents, const int64_t *owner, const int64_t *row, int64_t n_rows,      \
+                                  int64_t first, int64_t last, real *out, int64_t stride, int32_t threads);            \
+  /* x (atoms, rank), weights (n_features) -> energy (atoms) and its gradient by x, slope (atoms, rank);               \
+   * no (atoms, n_features) array is formed */                                                                         \
+  int32_t qml_energy_and_slope_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x,                    \
+                                        const real *weights, double *energy, real *slope, int32_t threads);            \
+  /* the transpose: moment (n_features) += sum_i a_i z(x_i) + (dz/dx)(x_i) tangent_i, in double;                       \
+   * coefficients a (atoms) and tangents (atoms, rank) may each be NULL */                                             \
+  int32_t qml_feature_moment_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x,                      \
+                                      const real *coefficients, const real *tangents, double *moment, int32_t threads);
+
+QML_KERNELS(float, f32)
+QML_KERNELS(double, f64)
+
+/* A trained potential made ready: atoms in, energies (eV), forces (eV/A) and virials (eV) out, in one call for a batch
+ * of structures, with no array of atoms x features. It serves with the instruction set that was in use when it was
+ * created, keeps its working memory from call to call, and is to be used by one thread at a time. */
+typedef struct qml_predictor qml_predictor;
+
+typedef struct {
+  const qml_fchl19 *representation;
+  int64_t rank;
+  const double *projections;      /* (n_elements, size, rank) */
+  const qml_feature_map *maps;    /* (n_elements), their arrays double and their rank as above */
+  const double *const *weights;   /* (n_elements) pointers to n_features weights each; they may be the same */
+  const double *baseline;         /* (n_elements) energies of the lone atoms */
+  int32_t precision;              /* 32 or 64: what representation and features are computed in; sums are double */
+  int32_t reserved;               /* 0 */
+  double skin;                    /* A. Above 0, pairs are listed this much beyond the cutoff, and listed anew only when
+                                   * an atom has moved by half of it or anything else has changed */
+} qml_model;
+
+/* Copies all of the model. */
+int32_t qml_predictor_create(const qml_model *model, qml_predictor **out);
+void qml_predictor_destroy(qml_predictor *predictor);
+
+/* How often pairs were listed. */
+int64_t qml_predictor_lists_made(const qml_predictor *predictor);
+
+/* Structure s owns the atoms offsets[s] <= i < offsets[s + 1]; element (atoms) counts as the model's do; positions
+ * (atoms, 3); cells (n, 3, 3), rows are lattice vectors; periodic (n, 3), 0 or 1.
+ * Out: energies (n); atom_energies (atoms), forces (atoms, 3) and virial (n, 3, 3), the symmetric derivative of the
+ * energy by strain: each of these three may be NULL. */
+int32_t qml_predictor_predict(qml_predictor *predictor, int64_t n_structures, const int64_t *offsets,
+                              const int64_t *element, const double *positions, const double *cells,
+                              const uint8_t *periodic, double *energies, double *atom_energies, double *forces,
+                              double *virial, int32_t threads);
+
+/* The same for pairs that an engine has listed. Of n_all atoms the first n_centres have neighbours (the others are
+ * copies, or belong to other processes): segments as above, (n_centres * n_elements + 1); neighbour (pairs) < n_all;
+ * vectors (pairs, 3) from the centre. Pairs beyond the cutoff do not count.
+ * Out: atom_energies (n_centres); forces (n_all, 3) and virial (3, 3), of all centres together, may be NULL. */
+int32_t qml_predictor_predict_pairs(qml_predictor *predictor, int64_t n_centres, int64_t n_all, const int64_t *element,
+                                    const int64_t *segments, const int32_t *neighbour, const double *vectors,
+                                    double *atom_energies, double *forces, double *virial, int32_t threads);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

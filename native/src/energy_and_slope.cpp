@@ -1,0 +1,206 @@
+// Energies and their gradients by x, the features never leaving the registers.
+#include "feature_map.hpp"
+
+namespace qml {
+namespace QML_ISA {
+namespace {
+
+// Coefficients of sine^2 and sine * cosine of the half angle, from cos u = 1 - 2 s^2 and sin u = 2 s c.
+template <class real> struct Weights {
+  real *energy_ss, *energy_sc;            // energy of a block = constant + sum energy_ss s^2 + energy_sc s c
+  real *slope_one, *slope_ss, *slope_sc;  // d energy / d y = slope_one + slope_ss s^2 + slope_sc s c
+  double *constant;                       // of each block
+
+  static size_t bytes(const qml_feature_map &map, int64_t n_blocks) {
+    return 5 * Arena::bytes<real>(map.n_frequencies) + Arena::bytes<double>(n_blocks);
+  }
+
+  Weights(const qml_feature_map &map, int64_t n_blocks, Arena &arena)
+      : energy_ss(arena.take<real>(map.n_frequencies)), energy_sc(arena.take<real>(map.n_frequencies)),
+        slope_one(arena.take<real>(map.n_frequencies)), slope_ss(arena.take<real>(map.n_frequencies)),
+        slope_sc(arena.take<real>(map.n_frequencies)), constant(arena.take<double>(n_blocks)) {}
+
+  void fill(const qml_feature_map &map, const real *weights, const real *scale, int64_t block, int64_t first,
+            int64_t last) const {
+    // eight sums in flight: one would wait for itself, and take longer than all the rest here
+    double sums[8] = {};
+    int64_t f = first;
+    for (; f + 8 <= last; f += 8)
+      for (int i = 0; i < 8; ++i) sums[i] += double(weights[f + i]);
+    for (; f < last; ++f) sums[0] += double(weights[f]);
+    constant[block] = 0;
+    for (double sum : sums) constant[block] += map.amplitude * sum;
+
+    const real twice = real(2 * map.amplitude);
+    real *__restrict cosine_energy = energy_ss, *__restrict cosine_slope = slope_sc;
+    for (f = first; f < last; ++f) {
+      cosine_energy[f] = -twice * weights[f];
+      cosine_slope[f] = -twice * weights[f] * scale[f];
+    }
+    if (!map.paired) return;
+    const real *sine_weights = weights + map.n_frequencies;
+    real *__restrict sine_energy = energy_sc, *__restrict sine_slope = slope_one, *__restrict sine_slope_ss = slope_ss;
+    for (f = first; f < last; ++f) {
+      sine_energy[f] = twice * sine_weights[f];
+      sine_slope[f] = real(0.5) * twice * sine_weights[f] * scale[f];
+      sine_slope_ss[f] = -twice * sine_weights[f] * scale[f];
+    }
+  }
+};
+
+// Energies (of each lane, without the constants) and slopes of one group of atoms over some blocks.
+template <bool paired, class Map, class real>
+void contract(const Map &map, const Frequencies<real> &frequencies, const Weights<real> &weights, int64_t first_block,
+              int64_t last_block, const Vector<real> *x, Vector<real> *scratch, double *energy, Vector<real> *slope) {
+  typedef Vector<real> V;
+  constexpr int share = Map::share;
+  for (int64_t block = first_block; block < last_block; ++block) {
+    const int64_t first = block * map.block_size();
+    V sum{};
+    map.there_and_back(block, x, scratch, slope, [&](auto n, int at, V *v) QML_INLINE_LAMBDA {
+      unroll<decltype(n)::value>([&](auto i) QML_INLINE_LAMBDA {
+        const int64_t f = first + (at + decltype(i)::value) * share;
+        V &y = v[decltype(i)::value];
+        const HalfAngle<real> half = frequencies.template half_angle_of<share>(y, f);
+        const V ss = half.sine * half.sine, sc = half.sine * half.cosine;
+        sum = fma(ss, spread<real, share>(weights.energy_ss + f), sum);
+        const V slope_sc = spread<real, share>(weights.slope_sc + f);
+        if constexpr (paired) {
+          sum = fma(sc, spread<real, share>(weights.energy_sc + f), sum);
+          const V slope_ss = spread<real, share>(weights.slope_ss + f);
+          y = fma(sc, slope_sc, fma(ss, slope_ss, spread<real, share>(weights.slope_one + f)));
+        } else {
+          y = sc * slope_sc;
+        }
+      });
+    });
+    // float within a block, double between blocks
+    for (int i = 0; i < lanes_of<real>; ++i) energy[i] += double(sum[i]);
+  }
+}
+
+// Atoms that are computed side by side: as many as there are lanes, or fewer with several lanes each.
+struct Group {
+  int64_t first;
+  int count, share;
+};
+
+// Full groups, then the rest: a group of half as many atoms with two lanes each takes little more than half the time.
+class Groups {
+public:
+  Groups(int64_t n_atoms, int lanes, bool can_share) : lanes(lanes), n_full(n_atoms / lanes) {
+    int64_t first = n_full * lanes;
+    const bool whole = !can_share || n_atoms - first == lanes - 1; // the pieces of an almost full group cost more
+    for (int share = whole ? 1 : 2; first < n_atoms; share *= 2) {
+      const int width = lanes / share, count = int(smaller(width, n_atoms - first));
+      if (count < width && !whole) continue;
+      rest[n_rest++] = {first, count, share};
+      first += count;
+    }
+  }
+  int64_t size() const { return n_full + n_rest; }
+  Group operator[](int64_t i) const { return i < n_full ? Group{i * lanes, lanes, 1} : rest[i - n_full]; }
+
+private:
+  int lanes;
+  int64_t n_full;
+  int n_rest = 0;
+  Group rest[8];
+};
+
+// f(the map, with vectors shared by as many lanes as wanted)
+template <class Map, class F> void with_share(int wanted, const qml_feature_map &given, const Map &map, F f) {
+  if (wanted == Map::share) return f(map);
+  if constexpr (Map::can_be_shared && Map::share < lanes_of<typename Map::real>)
+    with_share(wanted, given, typename Map::template Shared<2 * Map::share>(given), f);
+}
+
+template <class Map, class real>
+void contract_all(const qml_feature_map &given, const Map &map, int64_t n_atoms, const real *x, const real *weights,
+                  double *energy, real *slope, int threads) {
+  typedef Vector<real> V;
+  constexpr int lanes = lanes_of<real>;
+  const int64_t rank = map.rank(), n_blocks = map.n_blocks();
+  const Groups groups(n_atoms, lanes, Map::can_be_shared);
+  threads = useful_threads(threads, n_atoms * map.n_frequencies());
+  // A task is a group of atoms and a part of the blocks; parts only where groups alone cannot feed the threads.
+  const int64_t n_parts = threads == 1 || groups.size() >= 8 * threads ? 1 : smaller(n_blocks, 4 * threads);
+  const int64_t n_tasks = groups.size() * n_parts, n_kept = n_parts == 1 ? threads : n_tasks;
+  const int64_t held = rank + larger(rank, map.block_size());
+  Arena arena(workspace(Frequencies<real>::bytes(given) + Weights<real>::bytes(given, n_blocks) +
+                        Arena::bytes<V>(threads * held) + Arena::bytes<V>(n_kept * rank) +
+                        Arena::bytes<double>(n_tasks * lanes)));
+  const Frequencies<real> frequencies(given, arena);
+  const Weights<real> prepared(given, n_blocks, arena);
+  V *vectors = arena.take<V>(threads * held), *slopes = arena.take<V>(n_kept * rank);
+  double *energies = arena.take<double>(n_tasks * lanes);
+
+  auto write = [&](const Group &group, V *sum, const double *sum_energy) {
+    double constant = 0;
+    for (int64_t block = 0; block < n_blocks; ++block) constant += prepared.constant[block];
+    for (int i = 0; i < group.count; ++i) {
+      double total = constant;
+      for (int j = 0; j < group.share; ++j) total += sum_energy[i * group.share + j];
+      energy[group.first + i] = total;
+    }
+    store_shared(sum, rank, group.count, group.share, slope + group.first * rank);
+  };
+
+#pragma omp parallel num_threads(threads)
+  {
+    V *input = vectors + thread_number() * held, *scratch = input + rank;
+#pragma omp for schedule(static)
+    for (int64_t block = 0; block < n_blocks; ++block) {
+      const int64_t first = block * map.block_size(), last = smaller(first + map.block_size(), given.n_frequencies);
+      frequencies.fill(given, first, last);
+      prepared.fill(given, weights, frequencies.scale, block, first, last);
+    }
+#pragma omp for schedule(dynamic)
+    for (int64_t task = 0; task < n_tasks; ++task) {
+      const Group group = groups[task / n_parts];
+      const int64_t part = task % n_parts;
+      V *sum = slopes + (n_parts == 1 ? thread_number() : task) * rank;
+      double *sum_energy = energies + task * lanes;
+      for (int64_t k = 0; k < rank; ++k) sum[k] = V{};
+      for (int i = 0; i < lanes; ++i) sum_energy[i] = 0;
+      gather_shared(x + group.first * rank, group.count, rank, group.share, input);
+      with_share(group.share, given, map, [&](const auto &shared) {
+        const int64_t first = n_blocks * part / n_parts, last = n_blocks * (part + 1) / n_parts;
+        if (given.paired) contract<true>(shared, frequencies, prepared, first, last, input, scratch, sum_energy, sum);
+        else contract<false>(shared, frequencies, prepared, first, last, input, scratch, sum_energy, sum);
+      });
+      if (n_parts == 1) write(group, sum, sum_energy);
+    }
+    if (n_parts > 1) {
+#pragma omp for schedule(static)
+      for (int64_t i = 0; i < groups.size(); ++i) {
+        V *sum = slopes + i * n_parts * rank;
+        double *sum_energy = energies + i * n_parts * lanes;
+        for (int64_t part = 1; part < n_parts; ++part) {
+          for (int64_t k = 0; k < rank; ++k) sum[k] += sum[part * rank + k];
+          for (int lane = 0; lane < lanes; ++lane) sum_energy[lane] += sum_energy[part * lanes + lane];
+        }
+        write(groups[i], sum, sum_energy);
+      }
+    }
+  }
+}
+
+} // namespace
+
+template <class real>
+void energy_and_slope(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *weights, double *energy,
+                      real *slope, int threads) {
+  if (n_atoms == 0) return;
+  with_linear_map<real>(map, [&](const auto &linear) {
+    contract_all(map, linear, n_atoms, x, weights, energy, slope, threads);
+  });
+}
+
+template void energy_and_slope<float>(const qml_feature_map &, int64_t, const float *, const float *, double *, float *,
+                                      int);
+template void energy_and_slope<double>(const qml_feature_map &, int64_t, const double *, const double *, double *,
+                                       double *, int);
+
+} // namespace QML_ISA
+} // namespace qml

@@ -1,0 +1,106 @@
+// What the feature kernels share: the linear map as a type, and the constants of its frequencies.
+#pragma once
+
+#include "dense.hpp"
+#include "hadamard.hpp"
+#include "kernels.hpp"
+#include "lanes.hpp"
+#include "sincos.hpp"
+
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace qml {
+namespace QML_ISA {
+
+// f(linear map), its type chosen by rank.
+template <class real, class F> void with_linear_map(const qml_feature_map &map, F f) {
+  if (map.n_transforms == 0) return f(Dense<real>(map));
+  switch (map.rank) {
+  case 2: return f(Hadamard<real, 2>(map));
+  case 4: return f(Hadamard<real, 4>(map));
+  case 8: return f(Hadamard<real, 8>(map));
+  case 16: return f(Hadamard<real, 16>(map));
+  case 32: return f(Hadamard<real, 32>(map));
+  case 64: return f(Hadamard<real, 64>(map));
+  case 128: return f(Hadamard<real, 128>(map));
+  case 256: return f(Hadamard<real, 256>(map));
+  case 512: return f(Hadamard<real, 512>(map));
+  default: return f(Hadamard<real, 1024>(map));
+  }
+}
+
+// Pieces of one workspace, each aligned to a cache line.
+class Arena {
+public:
+  explicit Arena(void *memory) : next(static_cast<char *>(memory)) {}
+  template <class T> static constexpr size_t bytes(int64_t count) { return (size_t(count) * sizeof(T) + 63) / 64 * 64; }
+  template <class T> T *take(int64_t count) {
+    T *piece = reinterpret_cast<T *>(next);
+    next += bytes<T>(count);
+    return piece;
+  }
+
+private:
+  char *next;
+};
+
+// u = scale * y + phase, and the same in turns.
+template <class real> struct Frequencies {
+  real *turns_per_y; // scale / 2 pi
+  real *phase;       // in turns, between -1/2 and 1/2
+  real *scale;
+
+  static size_t bytes(const qml_feature_map &map) { return 3 * Arena::bytes<real>(map.n_frequencies); }
+
+  Frequencies(const qml_feature_map &map, Arena &arena)
+      : turns_per_y(arena.take<real>(map.n_frequencies)), phase(arena.take<real>(map.n_frequencies)),
+        scale(arena.take<real>(map.n_frequencies)) {}
+
+  // Computes first <= f < last: threads share the work where there are few atoms.
+  void fill(const qml_feature_map &map, int64_t first, int64_t last) const {
+    constexpr double turn = 0.15915494309189533577;
+    const real *given_scale = map.n_transforms ? static_cast<const real *>(map.row_scale) : nullptr;
+    const real *given_phase = static_cast<const real *>(map.phases);
+    real *__restrict t = turns_per_y, *__restrict p = phase, *__restrict s = scale;
+    if (given_scale)
+      for (int64_t f = first; f < last; ++f) s[f] = given_scale[f];
+    else
+      for (int64_t f = first; f < last; ++f) s[f] = 1;
+    for (int64_t f = first; f < last; ++f) t[f] = real(s[f] * turn);
+    if (!given_phase)
+      for (int64_t f = first; f < last; ++f) p[f] = 0;
+    else
+      for (int64_t f = first; f < last; ++f) {
+        const double in_turns = given_phase[f] * turn, shifted = in_turns + round_magic<double>;
+        p[f] = real(in_turns - (shifted - round_magic<double>));
+      }
+  }
+
+  template <int share = 1> QML_INLINE HalfAngle<real> half_angle_of(Vector<real> y, int64_t f) const {
+    return half_angle<real>(fma(y, spread<real, share>(turns_per_y + f), spread<real, share>(phase + f)));
+  }
+};
+
+// Without OpenMP the pragmas are ignored and this is the only thread.
+inline int thread_number() {
+#ifdef _OPENMP
+  return omp_get_thread_num();
+#else
+  return 0;
+#endif
+}
+
+inline int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+inline int64_t larger(int64_t a, int64_t b) { return a > b ? a : b; }
+inline int64_t ceil_divide(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Below this many (vector, frequency) products one thread is faster than waking another.
+constexpr int64_t worth_a_thread = 32768;
+inline int useful_threads(int threads, int64_t products) {
+  return int(larger(1, smaller(threads, products / worth_a_thread)));
+}
+
+} // namespace QML_ISA
+} // namespace qml

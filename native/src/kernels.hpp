@@ -1,0 +1,99 @@
+// The kernels of one instruction set as a table of functions, and the little that all instruction sets share.
+//
+// A kernel source is compiled once per instruction set with QML_ISA naming the set: it defines the templates declared
+// at the end of this file in namespace qml::QML_ISA and instantiates them for float and double. Arguments were checked
+// at the door (entries.cpp) and are trusted here.
+#pragma once
+
+// All else is hidden: the library exports the C interface alone.
+#pragma GCC visibility push(default)
+#include "qml_lightning.h"
+#pragma GCC visibility pop
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace qml {
+
+// At least `bytes` bytes, aligned to 64, kept by the calling thread for its next call: a step of molecular dynamics
+// does not allocate. Throws std::bad_alloc, so it is called before a parallel region, for all of its threads.
+void *workspace(size_t bytes);
+
+// c (rows, columns) = a (rows, depth) b, with b (depth, columns) packed.
+template <class real> struct Product {
+  const real *a;
+  int64_t rows;
+  const real *packed;
+  real *c;
+};
+
+template <class real> struct KernelTable {
+  void (*fchl19_values)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors, real *out,
+                        int threads);
+  void (*fchl19_pullback)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors,
+                          const real *cotangent, real *out, int threads);
+  void (*fchl19_jacobian)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors,
+                          const int64_t *centre_element, int64_t rank, const real *projections, real *out, int threads);
+  void (*features)(const qml_feature_map &map, int64_t n_atoms, const real *x, real *out, int threads);
+  void (*force_rows)(const qml_feature_map &map, int64_t n_atoms, const real *x, int64_t n_tangents,
+                     const real *tangents, const int64_t *owner, const int64_t *row, int64_t n_rows, int64_t first,
+                     int64_t last, real *out, int64_t stride, int threads);
+  void (*energy_and_slope)(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *weights,
+                           double *energy, real *slope, int threads);
+  void (*feature_moment)(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *coefficients,
+                         const real *tangents, double *moment, int threads);
+  int64_t (*packed_size)(int64_t depth, int64_t columns);
+  // b[k * row_stride + i * column_stride] -> packed, rounded
+  void (*pack)(int64_t depth, int64_t columns, const double *b, int64_t row_stride, int64_t column_stride,
+               real *packed);
+  void (*matrix_product)(int64_t depth, int64_t columns, int64_t n_products, const Product<real> *products,
+                         int threads);
+};
+
+struct Kernels {
+  const char *isa;
+  KernelTable<float> f32;
+  KernelTable<double> f64;
+};
+
+namespace baseline { extern const Kernels kernels; }
+namespace avx2 { extern const Kernels kernels; }
+namespace avx512 { extern const Kernels kernels; }
+
+// The table in use: the best one, or that of qml_use_isa or of the environment variable QML_LIGHTNING_ISA.
+const Kernels &kernels_in_use();
+
+#ifdef QML_ISA
+namespace QML_ISA {
+
+template <class real>
+void fchl19_values(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors, real *out,
+                   int threads);
+template <class real>
+void fchl19_pullback(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors,
+                     const real *cotangent, real *out, int threads);
+template <class real>
+void fchl19_jacobian(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors,
+                     const int64_t *centre_element, int64_t rank, const real *projections, real *out, int threads);
+template <class real>
+void features(const qml_feature_map &map, int64_t n_atoms, const real *x, real *out, int threads);
+template <class real>
+void force_rows(const qml_feature_map &map, int64_t n_atoms, const real *x, int64_t n_tangents, const real *tangents,
+                const int64_t *owner, const int64_t *row, int64_t n_rows, int64_t first, int64_t last, real *out,
+                int64_t stride, int threads);
+template <class real>
+void energy_and_slope(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *weights, double *energy,
+                      real *slope, int threads);
+template <class real>
+void feature_moment(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *coefficients,
+                    const real *tangents, double *moment, int threads);
+template <class real> int64_t packed_size(int64_t depth, int64_t columns);
+template <class real>
+void pack(int64_t depth, int64_t columns, const double *b, int64_t row_stride, int64_t column_stride, real *packed);
+template <class real>
+void matrix_product(int64_t depth, int64_t columns, int64_t n_products, const Product<real> *products, int threads);
+
+} // namespace QML_ISA
+#endif
+
+} // namespace qml

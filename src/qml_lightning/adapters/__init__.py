@@ -1,0 +1,1 @@
+"""Potentials inside the programs of others."""

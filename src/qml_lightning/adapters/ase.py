@@ -1,0 +1,97 @@
+"""The ASE calculator: optimisers, vibrations and molecular dynamics with a trained potential."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from ase.calculators import calculator
+from ase.calculators.calculator import Calculator, PropertyNotImplementedError, all_changes
+from ase.stress import full_3x3_to_voigt_6_stress
+
+from ..potential import Potential
+from ..recipes import Precision
+from ..structures import structures_from_ase
+
+if TYPE_CHECKING:
+    from ase import Atoms
+
+NAME = "qml-lightning"
+
+
+class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
+    """Energies (eV), forces (eV/Å) and stress (eV/Å³, Voigt, tension positive) of a potential for ASE.
+
+    atoms.calc = QMLLightning("ethanol.safetensors")
+
+    The neighbour list is made with a skin (Å) around the cutoff, and made anew only when an atom has moved by half of
+    it or the cell has changed: `lists_made` counts. A skin of 0 makes one for every step.
+    """
+
+    implemented_properties: list[str] = ["energy", "free_energy", "energies", "forces", "stress"]  # noqa: RUF012 (as ASE declares it)
+    # charges and magnetic moments do not enter
+    ignored_changes: set[str] = {"initial_charges", "initial_magmoms"}  # noqa: RUF012
+    name = NAME
+
+    def __init__(
+        self,
+        model: str | Path | Potential,
+        *,
+        device: torch.device | str = "cpu",
+        precision: Precision | None = None,
+        kernels: str | None = None,
+        skin: float = 0.5,
+    ) -> None:
+        potential = model if isinstance(model, Potential) else Potential.load(str(model))
+        self.predictor = potential.on(device, precision, kernels, skin=skin)
+        # what ASE writes into trajectories and databases
+        parameters = {"skin": skin, "device": str(device), "kernels": self.predictor.basis.kernels.NAME}
+        if not isinstance(model, Potential):
+            parameters["model"] = str(model)
+        super().__init__(**parameters)  # type: ignore[no-untyped-call]
+
+    @property
+    def potential(self) -> Potential:
+        return self.predictor.potential
+
+    @property
+    def lists_made(self) -> int:
+        return self.predictor.lists_made
+
+    def calculate(
+        self,
+        atoms: Atoms | None = None,
+        properties: Sequence[str] = ("energy",),
+        system_changes: Sequence[str] = tuple(all_changes),
+    ) -> None:
+        """Fill `results`: energies alone if nothing more is asked for, else forces and, with a cell, stress too."""
+        super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]
+        assert self.atoms is not None  # ASE keeps a copy of what it was given
+        structures = structures_from_ase(self.atoms)
+        has_volume = bool(structures.volumes.isfinite())
+        if "stress" in properties and not has_volume:
+            raise PropertyNotImplementedError(
+                "Stress is an energy per volume, and these atoms have none: they are not periodic, or their cell is "
+                "flat. Set atoms.cell and atoms.pbc."
+            )
+        derivatives = "forces" in properties or "stress" in properties
+        prediction = self.predictor.predict(structures, forces=derivatives, stress=derivatives and has_volume)
+        energy = prediction.energies.item()
+        # there are no electrons to smear: the free energy is the energy
+        results: dict[str, Any] = {
+            "energy": energy,
+            "free_energy": energy,
+            "energies": prediction.atom_energies.numpy(),
+        }
+        if prediction.forces is not None:
+            results["forces"] = prediction.forces.numpy()
+        if prediction.stress is not None:
+            results["stress"] = full_3x3_to_voigt_6_stress(prediction.stress[0].numpy())
+        self.results = results
+
+
+# ASE finds calculators from outside by name once they are registered; it has no entry points for them.
+if NAME not in calculator.external_calculators:
+    calculator.register_calculator_class(NAME, QMLLightning)

@@ -1,0 +1,73 @@
+"""The command line: train, evaluate, predict, info, datasets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated
+
+import typer
+
+from . import datasets, evaluate, info, predict, train
+from .failures import explain
+from .screen import teaching
+
+HELP = teaching(
+    """Quantum-mechanical energies and forces, learnt in closed form.
+
+A file of structures with energies and forces in, a potential for molecular dynamics out.
+
+[bold]First steps[/bold]
+
+  qml-lightning train ethanol:train --model ethanol.safetensors
+  qml-lightning evaluate ethanol.safetensors ethanol:test
+  qml-lightning predict ethanol.safetensors mine.xyz -o predicted.extxyz
+
+[bold]Exit codes[/bold]
+
+0 done, 2 bad input, 3 not enough memory or disk, 4 a model file that cannot be used, 5 equations that cannot be solved,
+130 interrupted, 1 anything else. With --json, standard output is one JSON object, {"error": …, "kind": …} on failure.
+"""
+)
+
+app = typer.Typer(
+    name="qml-lightning",
+    help=HELP,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for module in (train, evaluate, predict, info, datasets):
+    app.command(name=module.__name__.rpartition(".")[2], help=module.HELP)(module.command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from .. import __version__
+
+        print(f"qml-lightning {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None: ...
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and give its exit code."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")  # a terminal without Å must not end a training run
+    try:
+        code = typer.main.get_command(app).main(arguments, prog_name="qml-lightning", standalone_mode=False)
+    except BaseException as problem:
+        if "--debug" in arguments and isinstance(problem, Exception):
+            raise
+        return explain(problem, as_json="--json" in arguments)
+    return explain(KeyboardInterrupt(), as_json="--json" in arguments) if code == 130 else int(code or 0)

@@ -1,0 +1,82 @@
+"""`qml-lightning datasets`: the catalogue of public data sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from ..errors import InputError
+from .options import Debug, Json
+from .screen import show, show_json, table, teaching
+
+if TYPE_CHECKING:
+    from ..datasets.catalogue import Entry
+
+HELP = teaching(
+    """The public data sets that are known by name.
+
+One is part of the package (ethanol). Others are found in the folder that $QML_LIGHTNING_DATA names, or are downloaded
+by the load-atoms library if that is installed: pip install "qml-lightning[datasets]".
+
+[bold]Examples[/bold]
+
+  qml-lightning datasets
+  qml-lightning datasets --folder /data/reference
+  qml-lightning train rmd17_aspirin:train_01 --model aspirin.safetensors
+"""
+)
+
+
+def command(
+    folder: Annotated[
+        Path | None, Option(help="Where files are, besides $QML_LIGHTNING_DATA.", metavar="FOLDER")
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    from ..datasets import catalogue
+
+    rows = [_row(entry, *_where(entry, folder)) for entry in catalogue.ENTRIES]
+    if as_json:
+        show_json({"datasets": rows})
+        return
+    show(
+        table(
+            "Data sets",
+            ("name", "structures", "splits", "level of theory", "where"),
+            [(row["name"], f"{row['structures']:,}" if row["structures"] else "", _short(row["splits"]),
+              row["theory"], row["where"]) for row in rows],
+            right=(1,),
+        )
+    )  # fmt: skip
+
+
+def _row(entry: Entry, where: str, path: str | None) -> dict[str, Any]:
+    return {
+        "name": entry.name,
+        "structures": entry.n_structures,
+        "splits": list(entry.splits),
+        "theory": entry.theory,
+        "licence": entry.licence,
+        "citation": entry.citation,
+        "where": where,
+        "path": path,
+    }
+
+
+def _where(entry: Entry, folder: Path | None) -> tuple[str, str | None]:
+    """In a word, and the path if there is one."""
+    from ..datasets import catalogue
+    from ..datasets.entries import EMBEDDED
+
+    try:
+        path = catalogue.locate(entry.name, data_folder=folder)
+    except InputError:
+        return ("load-atoms" if entry.load_atoms else "not found"), None
+    return ("built in" if entry is EMBEDDED else "found"), str(path)
+
+
+def _short(splits: list[str]) -> str:
+    return ", ".join(splits) if len(splits) < 3 else f"{splits[0]}, {splits[1]} … ({len(splits)})"

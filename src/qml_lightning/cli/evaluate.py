@@ -1,0 +1,50 @@
+"""`qml-lightning evaluate`: errors of a model on labelled structures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument
+
+from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, spread
+from .reading import error_table, metrics_as_json
+from .screen import note, show, show_json, teaching
+from .working import evaluate_all
+
+HELP = teaching(
+    """Errors of a model on structures with energies, forces or stress.
+
+MAE and RMSE of total energies, energies per atom, force components (overall and on each element) and stress.
+
+[bold]Examples[/bold]
+
+  qml-lightning evaluate ethanol.safetensors ethanol:test
+  qml-lightning evaluate model.safetensors rmd17_ethanol.npz:test_01
+  qml-lightning evaluate model.safetensors mine.npz --energy-unit Hartree
+  qml-lightning evaluate model.safetensors "run.traj@::10" --json
+
+--json prints structures, atoms, energy, energy_per_atom, forces, stress (each {"mae", "rmse"} or null) and
+forces_by_element, in eV, eV/Å and eV/Å³.
+"""
+)
+
+
+@spread
+def command(
+    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
+    data: Annotated[str, Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    reading: DataOptions,
+    machine: MachineOptions,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    predictor = machine.predictor(model)
+    dataset = reading.load(data)
+    metrics, _ = evaluate_all(predictor, dataset)
+    if as_json:
+        show_json(metrics_as_json(metrics))
+        return
+    for text in dataset.source.notes:
+        note(f"{dataset.source.name}: {text}")
+    show(error_table(f"{model.name} on {metrics.structures:,} structures, {metrics.atoms:,} atoms of {data}", metrics))

@@ -1,0 +1,124 @@
+"""`qml-lightning info`: this installation, or what is in a model file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument
+
+from .options import Debug, Json
+from .reading import model_facts, symbol
+from .screen import facts, show, show_json, table, teaching
+
+HELP = teaching(
+    """What this installation can do, or what a model file holds.
+
+Without a model: versions, threads, memory, back-ends (and why one is not available), recipes.
+With a model: its elements, the data it was trained on, its recipe and where it was made. Nothing in it is executed.
+
+[bold]Examples[/bold]
+
+  qml-lightning info
+  qml-lightning info ethanol.safetensors
+  qml-lightning info ethanol.safetensors --json
+"""
+)
+
+
+def command(
+    model: Annotated[
+        Path | None, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)
+    ] = None,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    if model is None:
+        _installation(as_json)
+    else:
+        _model(model, as_json)
+
+
+def _model(path: Path, as_json: bool) -> None:
+    from ..modelfile import read_header
+    from .options import load_potential
+
+    header = read_header(path)
+    potential = load_potential(path)  # the header may be whole where the numbers are not
+    explained = {symbol(z): float(part) for z, part in zip(potential.elements, potential.projection.explained)}
+    reference = {symbol(z): float(e) for z, e in zip(potential.elements, potential.baseline.energies)}
+    if as_json:
+        show_json({**header, "explained_variance": explained, "reference_energies": reference})
+        return
+    shared = ", ".join(f"{name} {energy:.4f} eV" for name, energy in reference.items())
+    show(model_facts(path.name, header, explained), facts("Reference energies", {"atoms": shared}))
+
+
+def _installation(as_json: bool) -> None:
+    import platform
+
+    import torch
+
+    from .. import __version__
+    from ..recipes import NAMED
+    from ..resources import GIB, available_memory
+
+    state: dict[str, Any] = {
+        "version": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "memory_free_gib": round(available_memory() / GIB, 1),
+        "devices": ["cpu", *(f"cuda:{i}" for i in range(torch.cuda.device_count()))],
+        "backends": _backends(),
+        "recipes": {name: recipe.as_dict() for name, recipe in NAMED.items()},
+    }
+    if as_json:
+        show_json(state)
+        return
+    about = {
+        "version": state["version"],
+        "torch": f"{state['torch']}, Python {state['python']}",
+        "threads": str(state["threads"]),
+        "memory": f"{state['memory_free_gib']} GiB free",
+        "devices": ", ".join(state["devices"]),
+    }
+    backends = [
+        (row["name"], row["device"], row["precision"], "yes" if row["available"] else "no", row["why_not"] or "")
+        for row in state["backends"]
+    ]
+    recipes = [
+        (name, f"{r.features.n_features:,} {r.features.method.upper()}", f"{r.features.sigma:g}", f"{r.ridge:g}",
+         str(r.rank), f"{r.representation.angular} of {r.representation.n_angular}", f"{r.representation.cutoff:g} Å")
+        for name, r in NAMED.items()
+    ]  # fmt: skip
+    show(
+        facts("QML-Lightning", about),
+        table("Back-ends, the best first", ("name", "device", "precision", "available", "why not"), backends),
+        table("Recipes", ("name", "features", "σ", "ridge", "rank", "angular", "cutoff"), recipes, right=(1, 2, 3, 4)),
+        "Public data sets by name: qml-lightning datasets",
+    )
+
+
+def _backends() -> list[dict[str, Any]]:
+    """One row for each back-end and precision, on the best device there is."""
+    import torch
+
+    from ..kernels import BACKENDS
+
+    devices = [torch.device("cpu"), *([torch.device("cuda")] if torch.cuda.is_available() else [])]
+    rows = []
+    for backend in BACKENDS:
+        for device in devices:
+            for name, dtype in (("float64", torch.float64), ("float32", torch.float32)):
+                reason = backend.why_not(device, dtype)
+                rows.append(
+                    {
+                        "name": backend.name,
+                        "device": device.type,
+                        "precision": name,
+                        "available": reason is None,
+                        "why_not": reason,
+                    }
+                )
+    return rows

@@ -1,0 +1,161 @@
+"""Options that several commands share, each declared once."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
+
+from typer import Option
+
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..datasets import Dataset
+    from ..potential import Potential, Predictor
+    from ..recipes import Precision
+
+Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
+Debug = Annotated[bool, Option("--debug", help="On failure, show where in the code it happened.")]
+Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist.")]
+
+DATA, MACHINE = "Data", "Machine"
+DATA_HELP = "PATH, PATH:SPLIT, PATH@SLICE, or a name of `qml-lightning datasets`."
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """How a file of structures is to be read."""
+
+    energy_unit: Annotated[
+        str | None,
+        Option(help="What energies are in, if the file does not say: eV, kcal/mol, Hartree, kJ/mol …",
+               metavar="UNIT", rich_help_panel=DATA),
+    ] = None  # fmt: skip
+    length_unit: Annotated[
+        str | None, Option(help="What coordinates are in: Å or Bohr.", metavar="UNIT", rich_help_panel=DATA)
+    ] = None
+    force_unit: Annotated[
+        str | None,
+        Option(help="What forces are in, if not energy over length, such as Hartree/Bohr.",
+               metavar="UNIT", rich_help_panel=DATA),
+    ] = None  # fmt: skip
+    energy_key: Annotated[
+        str | None,
+        Option(help='Name of the energies in the file; "" leaves them out.', metavar="KEY", rich_help_panel=DATA),
+    ] = None
+    forces_key: Annotated[
+        str | None,
+        Option(help='Name of the forces in the file; "" leaves them out.', metavar="KEY", rich_help_panel=DATA),
+    ] = None
+    stress_key: Annotated[
+        str | None,
+        Option(help='Name of the stress in the file; "" leaves it out.', metavar="KEY", rich_help_panel=DATA),
+    ] = None
+    data_folder: Annotated[
+        Path | None,
+        Option(help="Where files of named data sets are, besides $QML_LIGHTNING_DATA.",
+               metavar="FOLDER", rich_help_panel=DATA),
+    ] = None  # fmt: skip
+
+    def load(self, source: str, *, labels: Literal["optional", "required", "ignored"] = "required") -> Dataset:
+        """The data set at PATH, PATH:SPLIT, PATH@SLICE, or of a name of the catalogue."""
+        from ..datasets import load
+
+        return load(
+            source,
+            energy_unit=self.energy_unit,
+            length_unit=self.length_unit,
+            force_unit=self.force_unit,
+            energy_key=self.energy_key,
+            forces_key=self.forces_key,
+            stress_key=self.stress_key,
+            labels=labels,
+            data_folder=self.data_folder,
+        )
+
+
+@dataclass(frozen=True)
+class MachineOptions:
+    """What to compute with."""
+
+    threads: Annotated[
+        int | None, Option(min=1, help="Processor cores to use; by default all.", rich_help_panel=MACHINE)
+    ] = None
+    device: Annotated[str, Option(help="cpu, cuda, cuda:1 …", rich_help_panel=MACHINE)] = "cpu"
+    kernels: Annotated[
+        str | None,
+        Option(help="Back-end, instead of the best one; `qml-lightning info` lists them.", metavar="NAME",
+               rich_help_panel=MACHINE),
+    ] = None  # fmt: skip
+    precision: Annotated[
+        str | None,
+        Option(help="float32 or float64, of representation and features; by default that of recipe or model.",
+               metavar="float32|float64", rich_help_panel=MACHINE),
+    ] = None  # fmt: skip
+
+    def prepare(self) -> torch.device:
+        """The device, after setting the number of threads; an InputError if it is not there."""
+        import torch
+
+        if self.threads is not None:
+            torch.set_num_threads(self.threads)
+        try:
+            device = torch.device(self.device)
+            torch.zeros(1, device=device)
+        except (RuntimeError, AssertionError, NotImplementedError) as problem:
+            reason = str(problem).strip().split("\n")[0]
+            raise InputError(f"The device {self.device!r} cannot be used ({reason}). Use --device cpu.") from problem
+        return device
+
+    def predictor(self, model: Path) -> Predictor:
+        """A model file made ready on these."""
+        device = self.prepare()
+        return load_potential(model).on(device, checked_precision(self.precision), self.kernels)
+
+
+def checked_precision(text: str | None) -> Precision | None:
+    """The same text, if it names a precision."""
+    if text not in (None, "float32", "float64"):
+        raise InputError(f"--precision is float32 or float64, got {text!r}.")
+    return text  # type: ignore[return-value]  # one of the three
+
+
+def load_potential(model: Path) -> Potential:
+    """The potential of a model file."""
+    from ..modelfile import load_model
+
+    return load_model(model)
+
+
+def spread(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the fields of its dataclass parameters as parameters of their own, which typer can offer.
+
+    typer has no notion of options that belong together; without this every command would repeat all of them.
+    """
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: hint for name, hint in hints.items() if is_dataclass(hint)}
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in inspect.signature(command).parameters.items():
+        if name not in groups:
+            parameters.append(parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY))
+            continue
+        its_hints = get_type_hints(groups[name], include_extras=True)
+        parameters += [
+            inspect.Parameter(f.name, inspect.Parameter.KEYWORD_ONLY, default=f.default, annotation=its_hints[f.name])
+            for f in fields(groups[name])
+        ]
+
+    @functools.wraps(command)
+    def spread_command(**values: Any) -> None:
+        made = {name: group(**{f.name: values.pop(f.name) for f in fields(group)}) for name, group in groups.items()}
+        command(**values, **made)
+
+    spread_command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    spread_command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return spread_command

@@ -1,0 +1,61 @@
+"""`qml-lightning predict`: energies, forces and stress of structures, written as extended XYZ."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from ..files import check_output
+from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from .screen import show, show_json, teaching
+from .working import predict_all
+
+HELP = teaching(
+    """Energies, forces and stress of structures, written as extended XYZ in eV and Å.
+
+Each frame gets its energy, the energy of every atom, forces, and stress if it has a cell. Labels in the file are not
+read. ASE reads the result: ase.io.read("predicted.extxyz", ":").
+
+[bold]Examples[/bold]
+
+  qml-lightning predict ethanol.safetensors conformers.xyz -o predicted.extxyz
+  qml-lightning predict model.safetensors "run.traj@-1" -o last.extxyz --overwrite
+"""
+)
+
+
+@spread
+def command(
+    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
+    data: Annotated[str, Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    output: Annotated[Path, Option("--output", "-o", help="File to write; .xz, .gz or .bz2 compresses it.")],
+    reading: DataOptions,
+    machine: MachineOptions,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    check_output(output, overwrite)
+    predictor = machine.predictor(model)
+    structures = reading.load(data, labels="ignored").structures
+    has_volume = structures.volumes.isfinite()
+    prediction = predict_all(predictor, structures, forces=True, stress=bool(has_volume.any()))
+
+    from ..datasets import write_extxyz
+
+    write_extxyz(
+        output,
+        structures,
+        energies=prediction.energies,
+        forces=prediction.forces,
+        stress=prediction.stress,
+        atom_energies=prediction.atom_energies,
+        overwrite=overwrite,
+    )
+    if as_json:
+        show_json({"output": str(output), "structures": len(structures), "atoms": structures.n_atoms})
+        return
+    what = "energies, forces and stress" if has_volume.any() else "energies and forces"
+    show(f"{what.capitalize()} of {len(structures):,} structures ({structures.n_atoms:,} atoms) are in {output}.")

@@ -1,0 +1,95 @@
+"""Errors and models in words: tables of numbers with units, and the same as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .screen import facts, table
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from ..metrics import Error, Metrics
+
+MILLI = 1000.0
+
+
+def symbol(number: int) -> str:
+    """H, He, Li …"""
+    from ase.data import chemical_symbols
+
+    return str(chemical_symbols[number])
+
+
+def number(value: float) -> str:
+    """Four significant digits, with thousands apart."""
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def error_table(title: str, metrics: Metrics) -> Group:
+    """MAE and RMSE, a line for each kind of label, and for the forces on each element."""
+    lines: list[tuple[str, Error | None, str]] = [
+        ("energy", metrics.energy, "meV"),
+        ("energy per atom", metrics.energy_per_atom, "meV"),
+        ("forces", metrics.forces, "meV/Å"),
+        *((f"  on {symbol(z)}", error, "meV/Å") for z, error in sorted(metrics.forces_by_element.items())),
+        ("stress", metrics.stress, "meV/Å³"),
+    ]
+    rows = [
+        (name, number(MILLI * error.mae), number(MILLI * error.rmse), unit, f"{error.n:,}")
+        for name, error, unit in lines
+        if error is not None
+    ]
+    return table(title, ("", "MAE", "RMSE", "unit", "values"), rows, right=(1, 2, 4))
+
+
+def metrics_as_json(metrics: Metrics) -> dict[str, Any]:
+    """In eV, eV/Å and eV/Å³; null where there are no labels."""
+    plain = metrics.as_dict()
+    by_element = {symbol(int(z)): error for z, error in plain["forces_by_element"].items()}
+    return {**plain, "forces_by_element": by_element}
+
+
+def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] | None = None) -> Group:
+    """What was trained, on what, how: from the header of a model file."""
+    recipe, provenance, data = header["recipe"], header["provenance"], header["provenance"].get("data", {})
+    features, fchl19, versions = recipe["features"], recipe["representation"], provenance.get("versions", {})
+    rows = provenance.get("targets", {})
+    weights = {kind: recipe[f"{kind}_weight"] for kind in ("energy", "force", "stress")}
+    kept = ", ".join(f"{name} {100 * part:.4f} %" for name, part in (explained or {}).items())
+    return facts(
+        title,
+        {
+            "elements": ", ".join(symbol(z) for z in header["elements"]),
+            "data": _data(data),
+            "structures": f"{provenance.get('structures', 0):,} with {provenance.get('atoms', 0):,} atoms",
+            "equations": ", ".join(f"{n:,} {kind}" for kind, n in rows.items()),
+            "features": f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}"
+            + (", cos and sin pairs" if features["paired"] else "")
+            + (", own weights for each element" if features["blocks"] else ""),
+            "representation": f"FCHL19, cutoff {fchl19['cutoff']:g} Å, {fchl19['n_radial2']} + {fchl19['n_radial3']} "
+            f"radial functions, angular {fchl19['angular']} of {fchl19['n_angular']}",
+            "projection": f"{recipe['rank']} axes" + (f", explained variance {kept}" if kept else ""),
+            "ridge": f"{recipe['ridge']:g}",
+            "weights": ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items()),
+            "seed": str(recipe["seed"]),
+            "trained": f"in {_seconds(provenance.get('seconds', 0.0))} with {provenance.get('kernels', '?')} kernels, "
+            f"{recipe['precision']}, {provenance.get('threads', '?')} threads on {provenance.get('device', '?')}",
+            "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
+            "citation": str(data.get("citation", "")),
+        },
+    )
+
+
+def _data(source: dict[str, Any]) -> str:
+    if source.get("parts"):
+        return "; ".join(_data(part) for part in source["parts"])
+    split = f":{source['split']}" if source.get("split") else ""
+    draws = f" ({', '.join(source['draws'])})" if source.get("draws") else ""
+    return f"{source.get('name', '')}{split}{draws}"
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min" if seconds >= 3600 else f"{seconds / 60:.1f} min"

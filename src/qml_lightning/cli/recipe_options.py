@@ -1,0 +1,154 @@
+"""Options that change a recipe."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Option
+
+from ..errors import InputError
+from .options import checked_precision
+
+if TYPE_CHECKING:
+    from ..recipes import Recipe
+
+RECIPE, TARGETS = "Recipe", "What to learn from"
+KINDS = ("energies", "forces", "stress")
+
+
+@dataclass(frozen=True)
+class RecipeOptions:
+    """What is None is as the named recipe says."""
+
+    recipe: Annotated[
+        str, Option(help="Starting point; `qml-lightning info` lists them.", metavar="NAME", rich_help_panel=RECIPE)
+    ] = "default"
+    features: Annotated[
+        int | None, Option(help="Number of random features: more is better and slower.", rich_help_panel=RECIPE)
+    ] = None
+    method: Annotated[str | None, Option(help="Feature map.", metavar="sorf|rff|orf", rich_help_panel=RECIPE)] = None
+    sigma: Annotated[float | None, Option(help="Width of the kernel.", rich_help_panel=RECIPE)] = None
+    ridge: Annotated[float | None, Option(help="Regularisation.", rich_help_panel=RECIPE)] = None
+    rank: Annotated[int | None, Option(help="Axes kept of each element's environments.", rich_help_panel=RECIPE)] = None
+    cutoff: Annotated[float | None, Option(help="How far an atom sees, in Å.", rich_help_panel=RECIPE)] = None
+    angular: Annotated[
+        str | None,
+        Option(help="Angular functions: the paper's cos θ and sin θ, or a cosine series.", metavar="pair|series",
+               rich_help_panel=RECIPE),
+    ] = None  # fmt: skip
+    seed: Annotated[
+        int | None, Option(help="Of every random draw: the same seed gives the same model.", rich_help_panel=RECIPE)
+    ] = None
+    targets: Annotated[
+        str | None,
+        Option(help="Labels to learn from, with commas: energies,forces,stress. By default all that there are.",
+               metavar="LIST", rich_help_panel=TARGETS),
+    ] = None  # fmt: skip
+    energy_weight: Annotated[
+        float | None, Option(help="Weight of an energy against a force component.", rich_help_panel=TARGETS)
+    ] = None
+    force_weight: Annotated[float | None, Option(help="Weight of a force component.", rich_help_panel=TARGETS)] = None
+    stress_weight: Annotated[
+        float | None, Option(help="Weight of a component of stress × volume.", rich_help_panel=TARGETS)
+    ] = None
+    reference_energies: Annotated[
+        str | None,
+        Option(help="Energies of the free atoms in eV: H=-13.6,O=-432.1 or a JSON file. By default least squares.",
+               metavar="LIST|FILE", rich_help_panel=TARGETS),
+    ] = None  # fmt: skip
+
+    def make(self, precision: str | None) -> Recipe:
+        """The recipe, checked."""
+        from dataclasses import replace
+
+        from ..recipes import NAMED
+        from ..representation import COSINE_SERIES, ENERGIES_AND_FORCES
+
+        if self.recipe not in NAMED:
+            raise InputError(f"There is no recipe {self.recipe!r}. Known are {', '.join(NAMED)}.")
+        base = NAMED[self.recipe]
+        representation = base.representation
+        if self.angular is not None and self.angular != representation.angular:
+            known = {"pair": ENERGIES_AND_FORCES, "series": COSINE_SERIES}
+            if self.angular not in known:
+                raise InputError(f"--angular is pair or series, got {self.angular!r}.")
+            # the weight of the three-body part and the number of functions go with the kind
+            like = known[self.angular]
+            representation = replace(
+                representation, angular=like.angular, n_angular=like.n_angular, weight3=like.weight3
+            )
+        if self.cutoff is not None:
+            representation = replace(representation, cutoff=self.cutoff)
+        features: dict[str, Any] = {"n_features": self.features, "method": self.method, "sigma": self.sigma}
+        chosen: dict[str, Any] = {
+            name: getattr(self, name)
+            for name in ("ridge", "rank", "seed", "energy_weight", "force_weight", "stress_weight")
+        } | {"precision": checked_precision(precision)}
+        recipe = replace(
+            base,
+            representation=representation,
+            features=replace(base.features, **_given(features)),
+            **_given(chosen),
+        )
+        recipe.check()
+        return recipe
+
+    def chosen_targets(self) -> tuple[str, ...] | None:
+        """The kinds of labels to learn from, or None for all."""
+        if self.targets is None:
+            return None
+        names = tuple(name.strip().lower() for name in self.targets.split(",") if name.strip())
+        aliases = {"energy": "energies", "force": "forces"}
+        kinds = tuple(aliases.get(name, name) for name in names)
+        strange = [name for name, kind in zip(names, kinds) if kind not in KINDS]
+        if strange or not kinds:
+            raise InputError(f"--targets takes some of {','.join(KINDS)}, got {self.targets!r}.")
+        return kinds
+
+    def given_energies(self) -> dict[int, float] | None:
+        """Reference energies by atomic number, or None for least squares."""
+        text = self.reference_energies
+        if text is None:
+            return None
+        if "=" not in text or Path(text).is_file():
+            return _from_file(Path(text))
+        pairs = [part.partition("=") for part in text.split(",") if part.strip()]
+        return _by_number({name: value for name, _, value in pairs}, "--reference-energies")
+
+
+def _given(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _from_file(path: Path) -> dict[int, float]:
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise InputError(
+            f"--reference-energies: {path} cannot be read as JSON ({problem}). Write H=-13.6,O=-432.1 or a file with "
+            '{"H": -13.6, "O": -432.1}.'
+        ) from problem
+    if not isinstance(values, dict):
+        raise InputError(f'{path} should hold {{"H": -13.6, "O": -432.1}}, it holds a {type(values).__name__}.')
+    return _by_number(values, str(path))
+
+
+def _by_number(values: Mapping[str, object], where: str) -> dict[int, float]:
+    from ase.data import atomic_numbers
+
+    energies = {}
+    for name, value in values.items():
+        key = str(name).strip()
+        number = int(key) if key.isdigit() else atomic_numbers.get(key.capitalize())
+        try:
+            energy = float(str(value))
+        except ValueError:
+            energy = float("nan")
+        if number is None or energy != energy:
+            raise InputError(f"{where}: wanted an element and its energy in eV, such as H=-13.6, got {name}={value}.")
+        energies[number] = energy
+    return energies

@@ -1,0 +1,159 @@
+"""`qml-lightning train`: from a file of structures to a potential."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from ..errors import InputError
+from ..files import check_output
+from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from .reading import error_table, metrics_as_json, model_facts, symbol
+from .recipe_options import RecipeOptions
+from .screen import note, panel, progress, show, show_json, teaching
+from .working import evaluate_all
+
+if TYPE_CHECKING:
+    from ..datasets import Dataset
+    from ..label_check import LabelReport
+    from ..metrics import Metrics
+    from ..potential import Potential
+
+HELP = teaching(
+    """Train a potential on structures with energies, forces or stress, and write it to a file.
+
+DATA is a file (.npz, extended XYZ, or anything ASE reads), a stored split of it (PATH:SPLIT), a slice (PATH@0:1000), or
+a public set by name (`qml-lightning datasets`). Output, options and labels are checked before the work begins.
+
+[bold]Examples[/bold]
+
+  qml-lightning train ethanol:train -m ethanol.safetensors --valid ethanol:test
+  qml-lightning train mine.extxyz -m mine.safetensors --train-size 1000
+  qml-lightning train mine.npz:train -m mine.safetensors --energy-unit kcal/mol
+  qml-lightning train crystal.traj -m crystal.safetensors --cutoff 5
+"""
+)
+# Structures on which training errors are told when there is no --valid.
+SHOWN = 500
+
+
+@spread
+def command(
+    data: Annotated[str, Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    model: Annotated[Path, Option("--model", "-m", help="File to write, such as model.safetensors.")],
+    recipe: RecipeOptions,
+    reading: DataOptions,
+    machine: MachineOptions,
+    train_size: Annotated[
+        int | None, Option(min=1, help="Train on this many structures, drawn by the seed.", metavar="N")
+    ] = None,
+    valid: Annotated[str | None, Option(help="Structures to tell the errors on, like DATA.", metavar="DATA")] = None,
+    report: Annotated[Path | None, Option(help="Also write a one-page summary, .png or .html.", metavar="FILE")] = None,
+    label_check: Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")] = True,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    # all that can fail early, fails now
+    check_output(model, overwrite)
+    if report is not None:
+        from ..report.summary import check_report
+
+        check_report(report, overwrite=overwrite)
+    targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()
+    device = machine.prepare()
+    the_recipe = recipe.make(machine.precision)
+
+    from .. import fit
+    from ..kernels import kernels_for
+    from ..modelfile import save_model
+    from ..neighbours import element_indices
+
+    kernels_for(device, the_recipe.dtype, machine.kernels)
+    dataset = reading.load(data)
+    if train_size is not None:
+        dataset = dataset.subsample(train_size, the_recipe.seed)
+    held_out = None if valid is None else reading.load(valid)
+    if held_out is not None:
+        element_indices(held_out.structures.numbers, dataset.structures.elements)
+    checked = _check_labels(dataset, device, machine.kernels) if label_check else None
+
+    with progress() as tell:
+        potential = fit(
+            dataset,
+            the_recipe,
+            targets=targets,
+            reference_energies=reference_energies,
+            device=device,
+            kernels=machine.kernels,
+            progress=tell,
+        )
+    save_model(potential, model, overwrite=overwrite)
+
+    shown = held_out or (dataset if len(dataset) <= SHOWN else dataset.subsample(SHOWN, the_recipe.seed))
+    predictor = potential.on(device, None, machine.kernels)
+    metrics, prediction = evaluate_all(predictor, shown)
+    if report is not None:
+        from ..report.summary import write_summary
+
+        write_summary(report, potential, shown, prediction, held_out=held_out is not None, overwrite=overwrite)
+    _tell(_Trained(model, report, potential, checked, metrics, valid), dataset, as_json)
+
+
+def _check_labels(dataset: Dataset, device: Any, kernels: str | None) -> LabelReport | None:
+    """What the label check says: nothing, a warning, or an InputError when it is clear-cut."""
+    from ..label_check import check_labels
+
+    if not {"energies", "forces"} <= set(dataset.labels.kinds):
+        return None
+    found = check_labels(dataset, device=device, kernels=kernels)
+    text = "\n".join(found.findings)
+    if found.refuse:
+        raise InputError(
+            f"The labels of {dataset.source.name} contradict each other.\n{text}\n"
+            "Correct that, or train all the same with --no-label-check."
+        )
+    if not found.ok:
+        panel("Warning", text, colour="yellow")
+    return found
+
+
+@dataclass(frozen=True)
+class _Trained:
+    """What there is to tell at the end."""
+
+    model: Path
+    report: Path | None
+    potential: Potential
+    labels: LabelReport | None
+    metrics: Metrics
+    valid: str | None
+
+
+def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
+    from ..modelfile import header_of
+
+    header = header_of(done.potential)
+    projection = done.potential.projection
+    explained = {symbol(z): float(part) for z, part in zip(done.potential.elements, projection.explained)}
+    if as_json:
+        show_json(
+            {
+                "model": str(done.model),
+                "report": None if done.report is None else str(done.report),
+                **header,
+                "explained_variance": explained,
+                "label_check": None if done.labels is None else asdict(done.labels),
+                "validation" if done.valid else "training": metrics_as_json(done.metrics),
+            }
+        )
+        return
+    for text in dataset.source.notes:
+        note(f"{dataset.source.name}: {text}")
+    where = f"Errors on {done.valid}" if done.valid else "Errors on the training set"
+    n = f"{done.metrics.structures:,} structures"
+    show(model_facts("Trained", header, explained), error_table(f"{where} ({n})", done.metrics))
+    show(f"The model is in {done.model}." + (f" The summary is in {done.report}." if done.report else ""))

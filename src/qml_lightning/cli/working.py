@@ -1,0 +1,49 @@
+"""Long work in portions, so that a bar can tell how much is left."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from .screen import progress
+
+if TYPE_CHECKING:
+    from ..datasets import Dataset
+    from ..metrics import Metrics
+    from ..potential import Prediction, Predictor
+    from ..structures import Structures
+
+# Atoms in one portion: about a second of work.
+PORTION = 2000
+
+
+def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
+    """The prediction for all structures, with a bar."""
+    import torch
+
+    from ..neighbours import element_indices
+    from ..potential import Prediction
+    from ..structures import batches
+
+    element_indices(structures.numbers, predictor.basis.elements)  # a stranger is told of before the work, not midway
+    parts: list[Prediction] = []
+    with progress() as tell:
+        for index in batches(structures.counts, PORTION):
+            parts.append(predictor.predict(structures.select(index), forces=forces, stress=stress))
+            tell("predicting", int(index[-1]) + 1, len(structures))
+    return Prediction(
+        torch.cat([part.energies for part in parts]),
+        torch.cat([part.atom_energies for part in parts]),
+        torch.cat([part.forces for part in parts if part.forces is not None]) if forces else None,
+        torch.cat([part.stress for part in parts if part.stress is not None]) if stress else None,
+    )
+
+
+def evaluate_all(predictor: Predictor, data: Dataset) -> tuple[Metrics, Prediction]:
+    """Errors on the labels of `data`, and the predictions, with a bar."""
+    from ..metrics import compare
+
+    labels = data.labels
+    prediction = predict_all(
+        predictor, data.structures, forces=labels.forces is not None, stress=labels.stress is not None
+    )
+    return compare(data.structures, labels, prediction), prediction

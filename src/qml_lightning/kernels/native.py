@@ -1,0 +1,347 @@
+"""The kernels in C++, reached through their C interface by ctypes: torch tensors on the CPU in and out.
+
+The meaning of each function is that of its namesake in `reference`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import sys
+from collections.abc import Callable, Sequence
+from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_void_p
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError, QMLError, ResourceError
+from .arguments import FCHL19Arguments, FeatureMap
+
+if TYPE_CHECKING:
+    from .native_predictor import NativePredictor
+
+NAME = "native"
+
+ABI_VERSION = 1
+_LIBRARY = "libqml_lightning.so"
+_SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+_ANGULAR = {"pair": 0, "series": 1}
+_ERRORS: dict[int, type[QMLError]] = {1: InputError, 2: InputError, 3: ResourceError}
+
+
+class FCHL19Struct(Structure):
+    """qml_fchl19 of the C header."""
+
+    _fields_ = [
+        ("n_elements", c_int32),
+        ("n_radial2", c_int32),
+        ("n_radial3", c_int32),
+        ("n_angular", c_int32),
+        ("angular", c_int32),
+        ("reserved", c_int32),
+        ("cutoff", c_double),
+        ("eta2", c_double),
+        ("eta3", c_double),
+        ("decay2", c_double),
+        ("decay3", c_double),
+        ("weight3", c_double),
+    ]
+
+
+class FeatureMapStruct(Structure):
+    """qml_feature_map of the C header."""
+
+    _fields_ = [
+        ("rank", c_int64),
+        ("n_frequencies", c_int64),
+        ("n_transforms", c_int32),
+        ("paired", c_int32),
+        ("amplitude", c_double),
+        ("signs", c_void_p),
+        ("row_scale", c_void_p),
+        ("matrix", c_void_p),
+        ("phases", c_void_p),
+    ]
+
+
+_P, _I = c_void_p, c_int64
+_SIGNATURES: dict[str, list[type]] = {
+    "fchl19_values": [POINTER(FCHL19Struct), _I, _P, _P, _P, c_int32],
+    "fchl19_pullback": [POINTER(FCHL19Struct), _I, _P, _P, _P, _P, c_int32],
+    "fchl19_jacobian": [POINTER(FCHL19Struct), _I, _P, _P, _P, _I, _P, _P, c_int32],
+    "features": [POINTER(FeatureMapStruct), _I, _P, _P, c_int32],
+    "force_rows": [POINTER(FeatureMapStruct), _I, _P, _I, _P, _P, _P, _I, _I, _I, _P, _I, c_int32],
+    "energy_and_slope": [POINTER(FeatureMapStruct), _I, _P, _P, _P, _P, c_int32],
+    "feature_moment": [POINTER(FeatureMapStruct), _I, _P, _P, _P, _P, c_int32],
+}
+
+
+@functools.cache
+def _library() -> ctypes.CDLL:
+    """The shared library: that of the environment variable QML_LIGHTNING_LIBRARY, or the one inside this package.
+
+    torch is imported above it, so that both use the OpenMP runtime which torch brought.
+    """
+    wanted = os.environ.get("QML_LIGHTNING_LIBRARY")
+    # an editable install has the package's sources in one folder and what was built in another
+    folders = sys.modules[__name__.split(".")[0]].__path__
+    built = [Path(folder) / "_native" / _LIBRARY for folder in folders]
+    path = Path(wanted) if wanted else next((path for path in built if path.is_file()), built[0])
+    if not path.is_file():
+        raise ImportError(
+            f"The native kernels are not built: there is no {path}. Install the wheel, or build them with "
+            "cmake -S . -B build/native && cmake --build build/native and set QML_LIGHTNING_LIBRARY to the library."
+        )
+    library = ctypes.CDLL(str(path))
+    library.qml_abi_version.restype = c_int32
+    found = library.qml_abi_version()
+    if found != ABI_VERSION:
+        raise ImportError(
+            f"{path} has version {found} of the C interface, this package needs {ABI_VERSION}. Rebuild it."
+        )
+    library.qml_last_error.restype = c_char_p
+    library.qml_isa.restype = c_char_p
+    library.qml_use_isa.argtypes = [c_char_p]
+    library.qml_use_isa.restype = c_int32
+    for name, arguments in _SIGNATURES.items():
+        for suffix in _SUFFIX.values():
+            function = getattr(library, f"qml_{name}_{suffix}")
+            function.argtypes, function.restype = arguments, c_int32
+    return library
+
+
+def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why these kernels do not serve, or None."""
+    if device.type != "cpu":
+        return "they run on the CPU."
+    if dtype not in _SUFFIX:
+        return "they know float32 and float64."
+    try:
+        _library()
+    except (ImportError, OSError) as error:
+        return str(error)
+    return None
+
+
+def instruction_set() -> str:
+    """The one in use: "avx512", "avx2" or "baseline"."""
+    name: bytes = _library().qml_isa()
+    return name.decode()
+
+
+def use_instruction_set(name: str) -> None:
+    """Serve with this one from now on, or an InputError where the processor has not got it."""
+    _check(_library().qml_use_isa(name.encode()))
+
+
+def _check(code: int) -> None:
+    if code != 0:
+        raise _ERRORS.get(code, InputError)(_library().qml_last_error().decode())
+
+
+def _call(name: str, dtype: torch.dtype, *arguments: object) -> None:
+    if dtype not in _SUFFIX:
+        raise InputError(f"The native kernels know float32 and float64, got {dtype}.")
+    function: Callable[..., int] = getattr(_library(), f"qml_{name}_{_SUFFIX[dtype]}")
+    _check(function(*arguments, torch.get_num_threads()))
+
+
+def _address(tensor: Tensor | None, dtype: torch.dtype) -> int | None:
+    """Where the numbers lie; the caller keeps the tensor alive."""
+    if tensor is None:
+        return None
+    if tensor.dtype != dtype or tensor.device.type != "cpu" or not tensor.is_contiguous():
+        layout = "contiguous" if tensor.is_contiguous() else "strided"
+        raise InputError(
+            f"The native kernels need contiguous {dtype} on the CPU, got {layout} {tensor.dtype} on {tensor.device}."
+        )
+    return tensor.data_ptr()
+
+
+def _shaped(name: str, tensor: Tensor, *shape: int) -> None:
+    if tuple(tensor.shape) != shape:
+        raise InputError(f"{name} must have the shape {shape}, got {tuple(tensor.shape)}.")
+
+
+def _map(f: FeatureMap, dtype: torch.dtype) -> FeatureMapStruct:
+    return FeatureMapStruct(
+        f.rank,
+        f.n_frequencies,
+        f.n_transforms,
+        f.paired,
+        f.amplitude,
+        _address(f.signs, dtype),
+        _address(f.row_scale, dtype),
+        _address(f.matrix, dtype),
+        _address(f.phases, dtype),
+    )
+
+
+def _parameters(p: FCHL19Arguments) -> FCHL19Struct:
+    return FCHL19Struct(
+        p.n_elements,
+        p.n_radial2,
+        p.n_radial3,
+        p.n_angular,
+        _ANGULAR[p.angular],
+        0,
+        p.cutoff,
+        p.eta2,
+        p.eta3,
+        p.decay2,
+        p.decay3,
+        p.weight3,
+    )
+
+
+# ---- FCHL19 ----------------------------------------------------------------------------------------------------------
+
+
+def _pairs(p: FCHL19Arguments, n_atoms: int, segments: Tensor, vectors: Tensor) -> tuple[object, ...]:
+    """The arguments that all three functions begin with."""
+    _shaped("segments", segments, n_atoms * p.n_elements + 1)
+    _shaped("vectors", vectors, int(segments[-1]), 3)
+    return byref(_parameters(p)), n_atoms, _address(segments, torch.int64), _address(vectors, vectors.dtype)
+
+
+def fchl19(p: FCHL19Arguments, n_atoms: int, segments: Tensor, vectors: Tensor) -> Tensor:
+    out = vectors.new_empty(n_atoms, p.size)
+    dtype = vectors.dtype
+    _call("fchl19_values", dtype, *_pairs(p, n_atoms, segments, vectors), _address(out, dtype))
+    return out
+
+
+def fchl19_pullback(p: FCHL19Arguments, n_atoms: int, segments: Tensor, vectors: Tensor, cotangent: Tensor) -> Tensor:
+    _shaped("cotangent", cotangent, n_atoms, p.size)
+    out = torch.empty_like(vectors)
+    dtype = vectors.dtype
+    pairs = _pairs(p, n_atoms, segments, vectors)
+    _call("fchl19_pullback", dtype, *pairs, _address(cotangent, dtype), _address(out, dtype))
+    return out
+
+
+def fchl19_jacobian(
+    p: FCHL19Arguments,
+    n_atoms: int,
+    segments: Tensor,
+    vectors: Tensor,
+    centre_element: Tensor,
+    projections: Tensor,
+) -> Tensor:
+    rank = projections.shape[2]
+    _shaped("projections", projections, p.n_elements, p.size, rank)
+    _shaped("centre_element", centre_element, n_atoms)
+    out = vectors.new_empty(len(vectors), 3, rank)
+    dtype = vectors.dtype
+    _call(
+        "fchl19_jacobian",
+        dtype,
+        *_pairs(p, n_atoms, segments, vectors),
+        _address(centre_element, torch.int64),
+        rank,
+        _address(projections, dtype),
+        _address(out, dtype),
+    )
+    return out
+
+
+# ---- features --------------------------------------------------------------------------------------------------------
+
+
+def features(f: FeatureMap, x: Tensor) -> Tensor:
+    _shaped("x", x, len(x), f.rank)
+    out = x.new_empty(len(x), f.n_features)
+    dtype = x.dtype
+    _call("features", dtype, byref(_map(f, dtype)), len(x), _address(x, dtype), _address(out, dtype))
+    return out
+
+
+def force_rows(
+    f: FeatureMap, x: Tensor, tangents: Tensor, owner: Tensor, row: Tensor, out: Tensor, first: int, last: int
+) -> None:
+    _shaped("x", x, len(x), f.rank)
+    _shaped("tangents", tangents, len(owner), f.rank)
+    _shaped("row", row, len(owner))
+    dtype = x.dtype
+    if out.dtype != dtype or out.dim() != 2 or out.stride(1) != 1 or out.shape[1] < (last - first) * (1 + f.paired):
+        raise InputError(
+            f"out must be {dtype} rows of at least {(last - first) * (1 + f.paired)} adjacent columns, "
+            f"got {out.dtype} of shape {tuple(out.shape)} and strides {out.stride()}."
+        )
+    _call(
+        "force_rows",
+        dtype,
+        byref(_map(f, dtype)),
+        len(x),
+        _address(x, dtype),
+        len(owner),
+        _address(tangents, dtype),
+        _address(owner, torch.int64),
+        _address(row, torch.int64),
+        len(out),
+        first,
+        last,
+        out.data_ptr(),
+        out.stride(0),
+    )
+
+
+def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
+    _shaped("x", x, len(x), f.rank)
+    _shaped("weights", weights, f.n_features)
+    energy, slope = x.new_empty(len(x), dtype=torch.float64), torch.empty_like(x)
+    dtype = x.dtype
+    _call(
+        "energy_and_slope",
+        dtype,
+        byref(_map(f, dtype)),
+        len(x),
+        _address(x, dtype),
+        _address(weights, dtype),
+        _address(energy, torch.float64),
+        _address(slope, dtype),
+    )
+    return energy, slope
+
+
+def feature_moment(f: FeatureMap, x: Tensor, coefficients: Tensor | None, tangents: Tensor | None) -> Tensor:
+    _shaped("x", x, len(x), f.rank)
+    if coefficients is not None:
+        _shaped("coefficients", coefficients, len(x))
+    if tangents is not None:
+        _shaped("tangents", tangents, len(x), f.rank)
+    moment = x.new_zeros(f.n_features, dtype=torch.float64)
+    dtype = x.dtype
+    _call(
+        "feature_moment",
+        dtype,
+        byref(_map(f, dtype)),
+        len(x),
+        _address(x, dtype),
+        _address(coefficients, dtype),
+        _address(tangents, dtype),
+        _address(moment, torch.float64),
+    )
+    return moment
+
+
+# ---- prediction ------------------------------------------------------------------------------------------------------
+
+
+def predictor(
+    p: FCHL19Arguments,
+    projections: Tensor,
+    maps: Sequence[FeatureMap],
+    weights: Sequence[Tensor],
+    baseline: Tensor,
+    *,
+    dtype: torch.dtype,
+    skin: float,
+) -> NativePredictor:
+    """A model made ready for prediction in `dtype`; its tensors are float64."""
+    from .native_predictor import NativePredictor
+
+    return NativePredictor(p, projections, maps, weights, baseline, dtype=dtype, skin=skin)

@@ -1,0 +1,1 @@
+"""Summaries of a trained potential for people to look at."""

@@ -1,0 +1,260 @@
+"""A one-page summary: parity of energies and forces, errors, and what was trained."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import math
+import os
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..errors import InputError
+from ..files import atomic, check_output
+from ..metrics import Metrics, compare
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from ..datasets import Dataset
+    from ..potential import Potential, Prediction
+
+SUFFIXES = (".png", ".html")
+# Colours for elements, as chemists paint them but dark enough for print; the rest take turns.
+COLOURS = {1: "#7f7f7f", 6: "#222222", 7: "#2454a6", 8: "#c8322b", 9: "#3a923a", 14: "#b8860b", 16: "#c9a800"}
+TURNS = ("#2454a6", "#c8322b", "#3a923a", "#8a4fa3", "#b8860b", "#1b8a8f")
+# Points drawn at most in one panel: more would only make the file large.
+MOST_POINTS = 20_000
+GREY = "#555555"
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "legend.frameon": False,
+    "savefig.dpi": 200,
+}
+
+
+def check_report(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """The path, if a summary can be written there; found out before the work."""
+    if Path(path).suffix.lower() not in SUFFIXES:
+        raise InputError(f"A summary is written as {' or '.join(SUFFIXES)}, got {path}.")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as problem:
+        raise InputError(
+            'A summary needs matplotlib, which is not installed. Add it: pip install "qml-lightning[plot]"'
+        ) from problem
+    return check_output(path, overwrite)
+
+
+def write_summary(
+    path: str | os.PathLike[str],
+    potential: Potential,
+    data: Dataset,
+    prediction: Prediction,
+    *,
+    held_out: bool,
+    overwrite: bool = False,
+) -> None:
+    """Write the summary of predictions for `data` as .png, or as .html with the picture inside.
+
+    `held_out`: whether the potential has not seen `data` in training; the page says so.
+    """
+    path = check_report(path, overwrite=overwrite)
+    picture = _png(draw(potential, data, prediction, held_out=held_out))
+    if path.suffix.lower() == ".html":
+        picture = _html(picture, _title(potential)).encode()
+    with atomic(path, overwrite=overwrite) as temporary:
+        temporary.write_bytes(picture)
+
+
+def draw(potential: Potential, data: Dataset, prediction: Prediction, *, held_out: bool) -> Figure:
+    """The page as a matplotlib figure."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    metrics = compare(data.structures, data.labels, prediction)
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=(7.6, 7.4))
+        # left, bottom, width and height, in parts of the page
+        panels = [
+            (figure.add_axes((left, 0.54, 0.38, 0.39)), figure.add_axes((left, 0.40, 0.38, 0.115)))
+            for left in (0.1, 0.6)
+        ]
+        figure.text(0.02, 0.965, _title(potential), fontsize=12, fontweight="bold")
+        _energies(*panels[0], data, prediction)
+        _forces(*panels[1], data, prediction)
+        _errors(figure.add_axes((0.02, 0.045, 0.44, 0.28)), metrics, held_out)
+        _facts(figure.add_axes((0.52, 0.045, 0.46, 0.28)), potential)
+        source = potential.provenance.get("data", {}).get("citation", "").split("\n")[0]
+        if source:
+            figure.text(0.02, 0.012, textwrap.fill(f"Data: {source}", 150), fontsize=6.5, color=GREY)
+    return figure
+
+
+def _title(potential: Potential) -> str:
+    name = potential.provenance.get("data", {}).get("name", "")
+    return f"QML-Lightning: {name}" if name else "QML-Lightning"
+
+
+def _energies(parity: Axes, error: Axes, data: Dataset, prediction: Prediction) -> None:
+    if data.labels.energies is None:
+        _absent(parity, error, "no energies to compare with")
+        return
+    per_atom = bool((data.structures.counts != data.structures.counts[0]).any())
+    scale = data.structures.counts.double() if per_atom else 1.0
+    x, y = (data.labels.energies / scale).numpy(), (prediction.energies / scale).numpy()
+    # the zero of an energy means nothing here: what varies is shown
+    zero = np.nanmedian(x)
+    _points(parity, error, x - zero, y - zero, "#2454a6", "")
+    _finish(parity, error, "energy per atom − median" if per_atom else "energy − median", "eV")
+
+
+def _forces(parity: Axes, error: Axes, data: Dataset, prediction: Prediction) -> None:
+    if data.labels.forces is None or prediction.forces is None:
+        _absent(parity, error, "no forces to compare with")
+        return
+    from ase.data import chemical_symbols
+
+    numbers = data.structures.numbers
+    # the many lie below, so that the rare ones stay visible
+    elements = sorted(data.structures.elements, key=lambda z: -int((numbers == z).sum()))
+    for at, z in enumerate(elements):
+        x, y = (t[numbers == z].flatten().numpy() for t in (data.labels.forces, prediction.forces))
+        _points(parity, error, x, y, COLOURS.get(z, TURNS[at % len(TURNS)]), chemical_symbols[z])
+    _finish(parity, error, "force component", "eV/Å")
+    if len(elements) > 1:
+        legend = parity.legend(loc="lower right", markerscale=3, handletextpad=0.1, fontsize=8)
+        for handle in legend.legend_handles:
+            if handle is not None:
+                handle.set_alpha(1.0)
+
+
+def _points(parity: Axes, error: Axes, x: np.ndarray, y: np.ndarray, colour: str, label: str) -> None:
+    """Prediction against reference above, the error in thousandths below."""
+    known = np.isfinite(x) & np.isfinite(y)
+    x, y = x[known], y[known]
+    if len(x) > MOST_POINTS:
+        chosen = np.random.default_rng(0).permutation(len(x))[:MOST_POINTS]
+        x, y = x[chosen], y[chosen]
+    style: Any = {"markersize": 3, "markeredgewidth": 0, "color": colour, "label": label, "rasterized": True}
+    parity.plot(x, y, ".", alpha=0.6, **style)
+    error.plot(x, 1000 * (y - x), ".", alpha=0.5, **style)
+
+
+def _finish(parity: Axes, error: Axes, quantity: str, unit: str) -> None:
+    limits = [*parity.get_xlim(), *parity.get_ylim()]
+    low, high = min(limits), max(limits)
+    parity.plot([low, high], [low, high], color="black", linewidth=0.7, zorder=0)
+    parity.set(xlim=(low, high), ylim=(low, high))
+    parity.locator_params(nbins=5)
+    ticks = [tick for tick in parity.get_yticks() if low <= tick <= high]
+    parity.set(xticks=ticks, xticklabels=[], yticks=ticks, ylabel=f"predicted ({unit})")
+    error.axhline(0.0, color="black", linewidth=0.7, zorder=0)
+    error.set(xlim=(low, high), xticks=ticks, xlabel=f"reference {quantity} ({unit})", ylabel=f"error (m{unit})")
+    error.locator_params(axis="y", nbins=4)
+
+
+def _absent(parity: Axes, error: Axes, text: str) -> None:
+    for axes in (parity, error):
+        axes.set_axis_off()
+    parity.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=parity.transAxes)
+
+
+def _errors(axes: Axes, metrics: Metrics, held_out: bool) -> None:
+    from ase.data import chemical_symbols
+
+    lines = [
+        ("energy", metrics.energy, "meV"),
+        ("energy per atom", metrics.energy_per_atom, "meV"),
+        ("forces", metrics.forces, "meV/Å"),
+        *((f"   on {chemical_symbols[z]}", e, "meV/Å") for z, e in sorted(metrics.forces_by_element.items())),
+        ("stress", metrics.stress, "meV/Å³"),
+    ]
+    rows = [(name, _milli(e.mae), _milli(e.rmse), unit) for name, e, unit in lines if e is not None]
+    where = "structures not seen in training" if held_out else "training structures"
+    title = f"Errors on {metrics.structures:,} {where}"
+    columns = (Column(0.0), Column(0.58, "MAE", right=True), Column(0.78, "RMSE", right=True), Column(0.83, grey=True))
+    _table(axes, title, columns, rows)
+
+
+def _milli(value: float) -> str:
+    """Three significant digits of a thousandfold."""
+    return f"{1000 * value:#.3g}".removesuffix(".")
+
+
+def _facts(axes: Axes, potential: Potential) -> None:
+    recipe, made = potential.recipe, potential.provenance
+    fchl19 = recipe.representation
+    kept = math.floor(1e4 * float(potential.projection.explained.min())) / 100
+    values = {
+        "structures": f"{made.get('structures', 0):,} ({made.get('atoms', 0):,} atoms)",
+        "equations": ", ".join(f"{n:,} {kind}" for kind, n in made.get("targets", {}).items()),
+        "features": f"{recipe.features.n_features:,} {recipe.features.method.upper()}, σ = {recipe.features.sigma:g}",
+        "representation": f"FCHL19, {fchl19.cutoff:g} Å, angular {fchl19.angular}",
+        "projection": f"{recipe.rank} axes keep {kept:g} % or more",
+        "ridge": f"{recipe.ridge:g}",
+        "time": f"{made.get('seconds', 0.0):.1f} s, {made.get('threads', '?')} threads, {made.get('kernels', '?')}",
+    }
+    _table(axes, "Training", (Column(0.0, grey=True), Column(0.3)), [(k, v) for k, v in values.items() if v])
+
+
+@dataclass(frozen=True)
+class Column:
+    """Where a column of a printed table stands, from 0 to 1, and how it looks."""
+
+    place: float
+    head: str = ""
+    right: bool = False
+    grey: bool = False
+
+
+def _table(axes: Axes, title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
+    """Rows of text under a title, with rules as in print; as many lines as fit keep their distance."""
+    axes.set_axis_off()
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    step = min(0.105, 0.84 / (len(rows) + 1))
+    y = 0.94
+    axes.text(0.0, y, title, fontweight="bold")
+    y -= step + 0.02
+    for column in columns:
+        axes.text(column.place, y, column.head, ha="right" if column.right else "left", color=GREY)
+    y -= 0.035 if any(column.head for column in columns) else -step + 0.035
+    rules = [y]
+    for row in rows:
+        y -= step
+        for cell, column in zip(row, columns):
+            align, colour = "right" if column.right else "left", GREY if column.grey else "black"
+            axes.text(column.place, y + 0.015, cell, ha=align, color=colour)
+    rules.append(y - 0.025)
+    for rule in rules:
+        axes.plot([0, 1], [rule, rule], color="black", linewidth=0.8, clip_on=False)
+
+
+def _png(figure: Figure) -> bytes:
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(buffer, format="png")
+    return buffer.getvalue()
+
+
+def _html(png: bytes, title: str) -> str:
+    picture = base64.b64encode(png).decode()
+    return (
+        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
+        '<body style="margin:2em auto;max-width:60em;text-align:center">'
+        f'<img alt="{html.escape(title)}: parity of energies and forces, errors, training" style="max-width:100%" '
+        f'src="data:image/png;base64,{picture}"></body></html>\n'
+    )

@@ -1,0 +1,125 @@
+"""Two ways to the weights: one factorisation of the Gram matrix, or an iteration that never forms it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .baseline import Baseline
+from .basis import Basis
+from .conjugate import SmallModelPreconditioner, State, conjugate_gradients
+from .design import labelled_rows, targets_of
+from .errors import InputError
+from .matrixfree import MatrixFreeRows, matrix_free
+from .normal import Equations, Gram, equations_for, memory_for
+from .recipes import Recipe
+from .resources import require_memory
+from .solve import solve
+from .structures import Labels, Structures
+
+Progress = Callable[[str, int, int], None]  # what, done, of
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What is to be learnt: labelled structures, past the reference energies."""
+
+    structures: Structures
+    labels: Labels
+    baseline: Baseline
+
+    @property
+    def targets(self) -> dict[str, Tensor]:
+        return targets_of(self.structures, self.labels, self.baseline)
+
+    def select(self, index: Tensor) -> Problem:
+        """The same for the structures at `index`."""
+        labels = self.labels.select(index, self.structures.offsets)
+        return Problem(self.structures.select(index), labels, self.baseline)
+
+
+def direct_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> tuple[Tensor, dict[str, Any]]:
+    """Weights from the normal equations (or their dual), by Cholesky, and a report."""
+    targets = problem.targets
+    equations = _room(basis, {kind: int(y.isfinite().sum()) for kind, y in targets.items()})
+    for kind, rows, y, done in labelled_rows(basis, problem.structures, targets, recipe.size_exponent):
+        equations[kind].add(rows, y)
+        tell("equations", done, len(problem.structures))
+    tell("solving", 0, 1)
+    weights = solve([(part, recipe.weight_of(kind)) for kind, part in equations.items()], recipe.ridge)
+    tell("solving", 1, 1)
+    return weights, {"solver": "direct", "rows": {kind: part.n for kind, part in equations.items()}}
+
+
+def _room(basis: Basis, counts: Mapping[str, int]) -> dict[str, Equations]:
+    """Room for the equations of each kind of label, apart; or an error before anything is allocated."""
+    n = basis.n_weights
+    require_memory(
+        sum(memory_for(rows, n) for rows in counts.values()) + 8 * n * min(n, sum(counts.values())),
+        f"Training {n} weights",
+        f"Use fewer features (now {basis.maps[0].n_features}) or fewer structures.",
+    )
+    return {kind: equations_for(rows, n, basis.device) for kind, rows in counts.items()}
+
+
+def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> tuple[Tensor, dict[str, Any]]:
+    """Weights by conjugate gradients, preconditioned by a direct fit with fewer features, and a report.
+
+    A few structures are held out: the iteration ends when their error falls no more.
+    """
+    settings = recipe.solver
+    n_small = min(settings.preconditioner_features, basis.maps[0].n_features)
+    n = len(problem.structures)
+    n_held = min(n - 1, round(settings.held_out * n))
+    order = torch.from_numpy(np.random.default_rng(recipe.seed).permutation(n))
+    learn, held = problem.select(order[n_held:].sort().values), problem.select(order[:n_held].sort().values)
+
+    rows, y = matrix_free(basis, learn.structures, learn.targets, recipe)
+    small = rows.with_first(n_small)
+    gram = _small_gram(small.basis, learn, recipe, tell)
+    precondition = SmallModelPreconditioner(small, gram, settings.shift * recipe.ridge)
+    state = conjugate_gradients(
+        rows,
+        y,
+        recipe.ridge,
+        precondition,
+        tolerance=settings.tolerance,
+        most_iterations=settings.most_iterations,
+        held_out=_held_out_error(basis, held, recipe) if n_held else None,
+        tell=lambda state: tell("iterations", state.number, settings.most_iterations),
+    )
+    return state.weights, {
+        "solver": "iterative",
+        "rows": {kind: int(target.isfinite().sum()) for kind, target in learn.targets.items()},
+        "held_out_structures": n_held,
+        "preconditioner_features": n_small,
+        "converged": _converged(state, settings.tolerance),
+        "history": [asdict(step) for step in state.history],
+    }
+
+
+def _small_gram(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> Tensor:
+    """Lower triangle of Z_sᵀ Z_s with the weights of the rows."""
+    gram = Gram(basis.n_weights, basis.device)
+    for kind, rows, y, done in labelled_rows(basis, problem.structures, problem.targets, recipe.size_exponent):
+        gram.add(rows * recipe.weight_of(kind), y)
+        tell("preconditioner", done, len(problem.structures))
+    gram.flush()
+    return gram.gram
+
+
+def _held_out_error(basis: Basis, held: Problem, recipe: Recipe) -> Callable[[Tensor], float]:
+    rows, y = matrix_free(basis, held.structures, held.targets, recipe)
+    return lambda weights: float((rows.times(weights) - y).square().mean().sqrt())
+
+
+def _converged(state: State, tolerance: float) -> str:
+    last = state.history[-1]
+    if last.residual <= tolerance:
+        return "residual below the tolerance"
+    return "held-out error fell no more" if last.held_out is not None else "no: most_iterations reached"

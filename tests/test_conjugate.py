@@ -1,0 +1,98 @@
+"""The iterative solver reaches the direct solution, and goes on where it stopped."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from qml_lightning.conjugate import SmallModelPreconditioner, State, conjugate_gradients
+from qml_lightning.errors import SolveError
+
+RIDGE = 1e-4
+
+
+class Dense:
+    """A matrix as an operator."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        self.matrix = torch.from_numpy(matrix)
+        self.n_rows, self.n_columns = matrix.shape
+
+    def times(self, weights):
+        return self.matrix @ weights
+
+    def transposed_times(self, residual):
+        return self.matrix.T @ residual
+
+
+def _problem():
+    """Random cosine features of a smooth function: rows of quickly falling spectrum, as those of a potential."""
+    random = np.random.default_rng(0)
+    x = random.normal(size=(150, 4))
+    w, b = 0.4 * random.normal(size=(4, 512)), random.uniform(0, 2 * np.pi, 512)
+    z = np.sqrt(2 / 512) * np.cos(x @ w + b)
+    return z, np.sin(x).sum(1)
+
+
+def _preconditioner(z: np.ndarray, few: int) -> SmallModelPreconditioner:
+    small = np.ascontiguousarray(z[:, :few]) * np.sqrt(z.shape[1] / few)
+    return SmallModelPreconditioner(Dense(small), torch.from_numpy(small.T @ small), RIDGE)
+
+
+def _direct(z, y):
+    return np.linalg.solve(z.T @ z + RIDGE * np.eye(z.shape[1]), z.T @ y)
+
+
+def test_the_iteration_reaches_the_direct_solution():
+    z, y = _problem()
+    state = conjugate_gradients(Dense(z), torch.from_numpy(y), RIDGE, _preconditioner(z, 128), tolerance=1e-10)
+    assert np.abs(z @ state.weights.numpy() - z @ _direct(z, y)).max() < 1e-7
+    assert state.history[-1].residual <= 1e-10
+
+
+def test_more_features_in_the_preconditioner_need_fewer_iterations():
+    z, y = _problem()
+    steps = {
+        few: conjugate_gradients(Dense(z), torch.from_numpy(y), RIDGE, _preconditioner(z, few), tolerance=1e-8).number
+        for few in (32, 256)
+    }
+    without = conjugate_gradients(
+        Dense(z), torch.from_numpy(y), RIDGE, lambda v: v, tolerance=1e-8, most_iterations=5000
+    ).number
+    assert steps[256] < steps[32] < without
+
+
+def test_it_goes_on_from_a_state_as_if_it_had_never_stopped():
+    z, y = _problem()
+    saved: list[State] = []
+
+    def keep(state: State) -> None:
+        if state.number == 5:
+            saved.append(copy.deepcopy(state))
+
+    whole = conjugate_gradients(Dense(z), torch.from_numpy(y), RIDGE, _preconditioner(z, 64), tell=keep)
+    again = conjugate_gradients(Dense(z), torch.from_numpy(y), RIDGE, _preconditioner(z, 64), state=saved[0])
+    assert again.number == whole.number
+    assert torch.equal(again.weights, whole.weights)
+
+
+def test_it_stops_when_held_out_rows_gain_no_more():
+    z, y = _problem()
+    noisy = y + np.random.default_rng(1).normal(scale=0.3, size=len(y))
+    learn, hold = slice(0, 120), slice(120, None)
+    state = conjugate_gradients(
+        Dense(z[learn]), torch.from_numpy(noisy[learn]), RIDGE, _preconditioner(z[learn], 64), tolerance=1e-14,
+        held_out=lambda w: float(np.sqrt(np.mean((z[hold] @ w.numpy() - noisy[hold]) ** 2))), look_every=1,
+    )  # fmt: skip
+    errors = [step.held_out for step in state.history]
+    assert state.history[-1].residual > 1e-14
+    assert min(errors[-3:]) > 0.999 * min(errors[:-3])
+
+
+def test_a_matrix_that_is_not_positive_is_told():
+    z, y = _problem()
+    with pytest.raises(SolveError, match="broke down"):
+        conjugate_gradients(Dense(z), torch.from_numpy(y), -10.0, lambda v: v)

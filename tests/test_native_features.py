@@ -1,0 +1,323 @@
+"""The native feature kernels against explicit matrices and cosines in float64."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import hadamard
+from torch import Tensor
+
+from qml_lightning.errors import InputError
+from qml_lightning.kernels import FeatureMap, native
+
+CPU = torch.device("cpu")
+DTYPES = [torch.float32, torch.float64]
+INSTRUCTION_SETS = ["baseline", "avx2", "avx512"]
+MAPS = [(0, 5), (0, 128)] + [(n, rank) for n in (1, 2, 3) for rank in (2, 16, 128, 256)] + [(2, 64), (2, 1024)]
+N_ATOMS = [1, 3, 16, 17, 37]
+
+pytestmark = pytest.mark.skipif(
+    (_why := native.why_not(CPU, torch.float32)) is not None, reason=f"native kernels: {_why}"
+)
+
+
+@pytest.fixture(params=INSTRUCTION_SETS)
+def isa(request: pytest.FixtureRequest) -> Iterator[str]:
+    before = native.instruction_set()
+    try:
+        native.use_instruction_set(request.param)
+    except InputError as error:
+        pytest.skip(str(error))
+    yield request.param
+    native.use_instruction_set(before)
+
+
+@functools.cache
+def feature_map(n_transforms: int, rank: int, paired: bool, dtype: torch.dtype, n_blocks: int = 3) -> FeatureMap:
+    """A map whose angles are of the size met in practice, several radians."""
+    g = torch.Generator().manual_seed(17 * rank + n_transforms)
+    n = n_blocks * rank if n_transforms else 77  # dense maps come with any number of rows
+    return FeatureMap(
+        phases=2 * math.pi * torch.rand(n, generator=g),
+        paired=paired,
+        signs=2.0 * torch.randint(0, 2, (n_blocks, n_transforms, rank), generator=g) - 1 if n_transforms else None,
+        row_scale=(0.5 + torch.rand(n, generator=g)) * 3 * rank ** (-n_transforms / 2) if n_transforms else None,
+        matrix=None if n_transforms else 3 * torch.randn(n, rank, generator=g) / rank**0.5,
+    ).to("cpu", dtype)
+
+
+@functools.cache
+def matrix_of(f: FeatureMap) -> Tensor:
+    """The linear part as one explicit matrix, (frequencies, rank)."""
+    if f.matrix is not None:
+        return f.matrix
+    assert f.signs is not None and f.row_scale is not None
+    h = torch.from_numpy(hadamard(f.rank).astype(np.float64)).to(f.phases.dtype)
+    blocks = []
+    for signs in f.signs:
+        product = torch.eye(f.rank, dtype=f.phases.dtype)
+        for diagonal in signs:
+            product = h @ (diagonal[:, None] * product)
+        blocks.append(product)
+    return f.row_scale[:, None] * torch.cat(blocks)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """One call of every kernel."""
+
+    x: Tensor
+    weights: Tensor
+    coefficients: Tensor
+    tangents: Tensor  # one for each atom, for the moment
+    many: Tensor  # some for each atom, for the force rows
+    owner: Tensor
+    row: Tensor
+    n_rows: int = 7
+
+    @classmethod
+    def drawn(cls, f: FeatureMap, n_atoms: int) -> Inputs:
+        g = torch.Generator().manual_seed(n_atoms)
+        owner = torch.randint(0, max(n_atoms, 1), (5 * n_atoms,), generator=g).sort().values
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*shape, generator=g).to(f.phases.dtype)
+
+        return cls(
+            normal(n_atoms, f.rank),
+            normal(f.n_features),
+            normal(n_atoms),
+            normal(n_atoms, f.rank),
+            normal(len(owner), f.rank),
+            owner,
+            torch.randint(0, cls.n_rows, (len(owner),), generator=g),
+        )
+
+    def double(self) -> Inputs:
+        reals = (self.x, self.weights, self.coefficients, self.tangents, self.many)
+        return Inputs(*(v.double() for v in reals), self.owner, self.row)
+
+
+def naive(f: FeatureMap, i: Inputs, first: int, last: int) -> dict[str, Tensor]:
+    """Every kernel from the explicit matrix, in the precision of the map."""
+    w = matrix_of(f)
+    u = i.x @ w.T + f.phases
+    z = f.amplitude * (torch.cat([u.cos(), u.sin()], 1) if f.paired else u.cos())
+    slope = f.amplitude * (torch.cat([-u.sin(), u.cos()], 1) if f.paired else -u.sin())
+    ww = torch.cat([w, w]) if f.paired else w
+    part = torch.arange(first, last)
+    columns = torch.cat([part, f.n_frequencies + part]) if f.paired else part
+    rows = torch.zeros(i.n_rows, len(columns), dtype=i.x.dtype)
+    rows.index_add_(0, i.row, (slope[i.owner] * (i.many @ ww.T))[:, columns])
+    return {
+        "features": z,
+        "energy": z @ i.weights,
+        "slope": (slope * i.weights) @ ww,
+        "moment": i.coefficients @ z + (slope * (i.tangents @ ww.T)).sum(0),
+        "rows": rows,
+    }
+
+
+def fast(f: FeatureMap, i: Inputs, first: int, last: int) -> dict[str, Tensor]:
+    energy, slope = native.energy_and_slope(f, i.x, i.weights)
+    rows = torch.zeros(i.n_rows, (last - first) * (1 + f.paired), dtype=i.x.dtype)
+    native.force_rows(f, i.x, i.many, i.owner, i.row, rows, first, last)
+    return {
+        "features": native.features(f, i.x),
+        "energy": energy,
+        "slope": slope,
+        "moment": native.feature_moment(f, i.x, i.coefficients, i.tangents),
+        "rows": rows,
+    }
+
+
+def tile(f: FeatureMap) -> tuple[int, int]:
+    return (f.rank, 3 * f.rank) if f.n_transforms else (11, 75)
+
+
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize(("n_transforms", "rank"), MAPS)
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_kernels_are_as_exact_as_explicit_matrices(isa, dtype, n_transforms, rank, paired):
+    f = feature_map(n_transforms, rank, paired, dtype)
+    for n_atoms in N_ATOMS:
+        inputs = Inputs.drawn(f, n_atoms)
+        exact = naive(feature_map(n_transforms, rank, paired, torch.float64), inputs.double(), *tile(f))
+        plain = naive(f, inputs, *tile(f))
+        found = fast(f, inputs, *tile(f))
+        for name, truth in exact.items():
+            size = truth.abs().max()
+            if name == "energy":  # cancels: its error is that of the sum of its terms
+                size = f.amplitude * inputs.weights.double().norm()
+            error = (found[name].double() - truth).abs().max()
+            # the margin: the largest error of a few numbers is a matter of luck, and in float64 the naive twin is the truth
+            margin = 16 if dtype == torch.float32 else 128
+            allowed = 2 * (plain[name].double() - truth).abs().max() + margin * torch.finfo(dtype).eps * size
+            assert error <= allowed, (name, n_atoms, float(error), float(allowed))
+
+
+@pytest.mark.parametrize("n_transforms", [0, 2])
+def test_no_atoms_give_nothing(isa, n_transforms):
+    f = feature_map(n_transforms, 16, True, torch.float32)
+    found = fast(f, Inputs.drawn(f, 0), *tile(f))
+    assert found["features"].shape == (0, f.n_features)
+    assert found["energy"].shape == (0,) and found["slope"].shape == (0, 16)
+    assert not found["moment"].any() and not found["rows"].any()
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("n_atoms", [3, 21, 300])
+def test_same_input_same_bits(isa, threads, n_atoms):
+    f = feature_map(2, 128, False, torch.float32, n_blocks=32)
+    inputs = Inputs.drawn(f, n_atoms)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        one, other = fast(f, inputs, 0, f.n_frequencies), fast(f, inputs, 0, f.n_frequencies)
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_threads_change_nothing_but_rounding(isa):
+    f = feature_map(2, 128, True, torch.float64, n_blocks=16)
+    inputs = Inputs.drawn(f, 45)
+    before = torch.get_num_threads()
+    found = []
+    try:
+        for threads in (1, 2, 5):
+            torch.set_num_threads(threads)
+            found.append(fast(f, inputs, 0, f.n_frequencies))
+    finally:
+        torch.set_num_threads(before)
+    for other in found[1:]:
+        for name, value in found[0].items():
+            torch.testing.assert_close(other[name], value, rtol=1e-12, atol=1e-12)
+
+
+def test_force_rows_add_to_what_is_there_and_respect_the_leading_dimension(isa):
+    f = feature_map(2, 16, False, torch.float64)
+    inputs = Inputs.drawn(f, 5)
+    wide = torch.ones(inputs.n_rows, 100, dtype=torch.float64)
+    native.force_rows(f, inputs.x, inputs.many, inputs.owner, inputs.row, wide[:, 10:42], 16, 48)
+    torch.testing.assert_close(wide[:, 10:42] - 1, fast(f, inputs, 16, 48)["rows"])
+    assert (wide[:, :10] == 1).all() and (wide[:, 42:] == 1).all()
+
+
+@pytest.mark.parametrize("which", ["coefficients", "tangents"])
+def test_moment_of_values_alone_and_of_tangents_alone(isa, which):
+    f = feature_map(2, 128, True, torch.float64)
+    i = Inputs.drawn(f, 9)
+    if which == "tangents":
+        found = native.feature_moment(f, i.x, None, i.tangents)
+        wanted = native.feature_moment(f, i.x, torch.zeros_like(i.coefficients), i.tangents)
+    else:
+        found = native.feature_moment(f, i.x, i.coefficients, None)
+        wanted = native.feature_moment(f, i.x, i.coefficients, torch.zeros_like(i.tangents))
+    torch.testing.assert_close(found, wanted)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_sine_and_cosine_are_good_up_to_ten_thousand_radians(isa, dtype):
+    # One frequency, u = x: the error is that of the series, and of one rounding of u as in any product of matrices.
+    f = FeatureMap(torch.zeros(2, dtype=dtype), True, matrix=torch.eye(2, dtype=dtype))
+    u = torch.cat([torch.linspace(-1e4, 1e4, 200_001), torch.linspace(-10, 10, 200_001)]).to(dtype)
+    z = native.features(f, torch.stack([u, -u], 1).contiguous()).double() / f.amplitude
+    eps = torch.finfo(dtype).eps
+    bound = 6 * eps + 1.5 * eps * u.double().abs()
+    assert ((z[:, 0] - u.double().cos()).abs() <= bound).all()
+    assert ((z[:, 2] - u.double().sin()).abs() <= bound).all()
+    assert ((z[:, 3] + u.double().sin()).abs() <= bound).all()
+
+
+# ---- what is refused -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("poison", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_undefined_numbers_are_refused_by_name(dtype, poison):
+    f = feature_map(2, 16, False, dtype)
+    i = Inputs.drawn(f, 5)
+    for name in ("x", "weights", "coefficients", "tangents", "many"):
+        getattr(i, name).view(-1)[-1] = poison
+        with pytest.raises(InputError, match="infinite or undefined"):
+            fast(f, i, 0, f.n_frequencies)
+        getattr(i, name).view(-1)[-1] = 0.0
+
+
+def test_rows_and_owners_out_of_range_are_refused():
+    f = feature_map(2, 16, False, torch.float32)
+    i = Inputs.drawn(f, 5)
+    out = torch.zeros(i.n_rows, f.n_frequencies)
+    for owner, row, said in ((i.owner.flip(0), i.row, "owner"), (i.owner + 5, i.row, "owner"), (i.owner, i.row - 7, "row")):
+        with pytest.raises(InputError, match=said):
+            native.force_rows(f, i.x, i.many, owner, row, out, 0, f.n_frequencies)
+    for first, last in ((-16, 16), (32, 16), (0, 64)):
+        with pytest.raises(InputError, match="first"):
+            native.force_rows(f, i.x, i.many, i.owner, i.row, torch.zeros(7, 64), first, last)
+    assert not out.any()
+
+
+BAD_MAPS = [
+    ({"rank": 12}, "power of two"),
+    ({"rank": 2048}, "1024"),
+    ({"rank": 0}, "rank"),
+    ({"rank": -16}, "rank"),
+    ({"n_frequencies": 40}, "multiple"),
+    ({"n_frequencies": -48}, "n_frequencies"),
+    ({"n_transforms": -1}, "n_transforms"),
+    ({"n_transforms": 0}, "matrix is null"),
+    ({"paired": 3}, "paired"),
+    ({"amplitude": math.nan}, "amplitude"),
+    ({"signs": None}, "signs is null"),
+]
+
+
+@pytest.mark.parametrize(("change", "said"), BAD_MAPS)
+def test_bad_maps_give_a_code_and_a_sentence(change, said):
+    f = feature_map(2, 16, False, torch.float32)
+    c_map = native._map(f, torch.float32)
+    for name, value in change.items():
+        setattr(c_map, name, value)
+    x, out = torch.zeros(1, 16), torch.zeros(1, f.n_features)
+    library = native._library()
+    assert library.qml_features_f32(ctypes.byref(c_map), 1, x.data_ptr(), out.data_ptr(), 1) in (1, 2, 4)
+    assert said in library.qml_last_error().decode()
+    assert not out.any()
+
+
+def test_null_pointers_and_negative_sizes_give_a_code_and_a_sentence():
+    f = feature_map(2, 16, False, torch.float32)
+    library, good = native._library(), ctypes.byref(native._map(f, torch.float32))
+    x = torch.zeros(4, 16).data_ptr()
+    n = f.n_frequencies
+    calls = [
+        (library.qml_features_f32, (None, 1, x, x, 1), "map is null"),
+        (library.qml_features_f32, (good, 1, None, x, 1), "x is null"),
+        (library.qml_features_f32, (good, 1, x, None, 1), "out is null"),
+        (library.qml_features_f32, (good, -1, x, x, 1), "n_atoms"),
+        (library.qml_features_f32, (good, 1, x, x, 0), "threads"),
+        (library.qml_energy_and_slope_f32, (good, 1, x, None, x, x, 1), "weights is null"),
+        (library.qml_energy_and_slope_f32, (good, 1, x, x, None, x, 1), "energy is null"),
+        (library.qml_energy_and_slope_f32, (good, 1, x, x, x, None, 1), "slope is null"),
+        (library.qml_feature_moment_f32, (good, 1, x, x, x, None, 1), "moment is null"),
+        (library.qml_force_rows_f32, (good, 1, x, 1, None, x, x, 1, 0, n, x, n, 1), "tangents is null"),
+        (library.qml_force_rows_f32, (good, 1, x, 1, x, None, x, 1, 0, n, x, n, 1), "owner is null"),
+        (library.qml_force_rows_f32, (good, 1, x, -1, x, x, x, 1, 0, n, x, n, 1), "n_tangents"),
+        (library.qml_force_rows_f32, (good, 1, x, 1, x, x, x, 1, 0, n, x, n - 1, 1), "stride"),
+    ]
+    for function, arguments, said in calls:
+        assert function(*arguments) == 1, said
+        assert said in library.qml_last_error().decode()
+
+
+def test_unknown_instruction_sets_are_refused():
+    with pytest.raises(InputError, match="neon9000"):
+        native.use_instruction_set("neon9000")
