@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -61,11 +62,18 @@ def commit() -> dict[str, Any]:
         return {"commit": None, "dirty": None}
 
 
-def write(name: str, results: Mapping[str, Any], headline: Sequence[tuple[str, str, str]] = ()) -> Path:
-    """Write benchmarks/results/NAME.json, atomically: `results`, and all that is needed to run it again.
+@dataclass(frozen=True)
+class Headline:
+    """A row for the table of the README, which `readme_table.py` collects."""
 
-    `headline`: rows for the table of the README, (what was measured, here, beside it). `readme_table.py` collects them.
-    """
+    what: str
+    here: str
+    beside: str  # a floor or a rival measured in the same run, or a published figure
+    timing: bool = False  # left out of the README if others kept the machine busy
+
+
+def write(name: str, results: Mapping[str, Any], headline: Sequence[Headline] = ()) -> Path:
+    """Write benchmarks/results/NAME.json, atomically: `results`, and all that is needed to run it again."""
     record = {
         "benchmark": name,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -75,9 +83,21 @@ def write(name: str, results: Mapping[str, Any], headline: Sequence[tuple[str, s
         "threads": torch.get_num_threads(),
         "load_average": [round(load, 2) for load in os.getloadavg()],  # others on the machine: timings are upper bounds
         "versions": {package: version(package) for package in PACKAGES} | {"python": platform.python_version()},
-        "headline": [list(row) for row in headline],
+        "headline": [asdict(row) for row in headline],
         "results": results,
     }
+    return _save(name, record)
+
+
+def retell(name: str, headline: Sequence[Headline]) -> Path:
+    """Change the rows for the README in a result file; everything that was measured stays."""
+    record = read(name)
+    if record is None:
+        raise SystemExit(f"There is no {RESULTS / name}.json. Run the benchmark first.")
+    return _save(name, record | {"headline": [asdict(row) for row in headline]})
+
+
+def _save(name: str, record: Mapping[str, Any]) -> Path:
     RESULTS.mkdir(exist_ok=True)
     path = RESULTS / f"{name}.json"
     write_atomically(path, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode(), overwrite=True)

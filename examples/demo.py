@@ -15,7 +15,7 @@ from qml_lightning.cli.screen import progress, show
 from qml_lightning.cli.working import evaluate_all
 from qml_lightning.report.summary import write_summary
 
-N_FEATURES = 2048
+N_FEATURES = 4096
 
 
 def main(folder: Path) -> None:

@@ -19,15 +19,15 @@ from ase.md.velocitydistribution import MaxwellBoltzmannDistribution
 from ase.md.verlet import VelocityVerlet
 from ase.optimize import BFGS, FIRE
 from ase.vibrations import Vibrations
-from structures_for_tests import kinds, rattled
 
-from qml_lightning import Dataset, Labels, Potential, Recipe, fit, load_dataset, structures_from_ase
+from qml_lightning import Potential, Recipe, fit, load_dataset
 from qml_lightning.adapters.ase import QMLLightning
-from qml_lightning.datasets import Source
 from qml_lightning.errors import InputError
 from qml_lightning.features import FeatureSettings
+from qml_lightning.kernels import BACKENDS
 from qml_lightning.representation import FCHL19
-from qml_lightning.units import INTERNAL
+from small_models import labelled
+from structures_for_tests import kinds, rattled
 
 SMALL = Recipe(
     FCHL19(cutoff=5.0, n_radial2=12, n_radial3=6, weight3=0.2, angular="series", n_angular=3),
@@ -39,29 +39,31 @@ KINDS = kinds()
 SIGMA = {"molecule": 0.9, "slab": 2.2, "skewed cell": 2.4, "cell smaller than the cutoff": 2.0, "wire": 2.0}  # Å
 
 
-def dataset_from(frames: list[Atoms], energies, forces, stress=None) -> Dataset:
-    tensors = [None if x is None else torch.tensor(np.array(x)) for x in (energies, np.concatenate(forces), stress)]
-    return Dataset(structures_from_ase(frames), Labels(*tensors), Source("made here", "", "", INTERNAL, len(frames)))
-
-
-def lennard_jones(frames: list[Atoms], sigma: float) -> Dataset:
-    for atoms in frames:
-        atoms.calc = LennardJones(sigma=sigma, epsilon=0.2, rc=3 * sigma, smooth=True)
-    return dataset_from(
-        frames,
-        [atoms.get_potential_energy() for atoms in frames],
-        [atoms.get_forces() for atoms in frames],
-        [atoms.get_stress(voigt=False) for atoms in frames] if frames[0].pbc.all() else None,
-    )
+def lennard_jones(sigma: float) -> LennardJones:
+    return LennardJones(sigma=sigma, epsilon=0.2, rc=3 * sigma, smooth=True)
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def kind(request) -> tuple[Atoms, Potential]:
-    """A structure and a potential that has learnt something about its like."""
+def trained(request) -> tuple[Atoms, Potential]:
     atoms = KINDS[request.param]
-    return atoms.copy(), fit(
-        lennard_jones([rattled(atoms, seed, 0.05) for seed in range(6)], SIGMA[request.param]), SMALL
-    )
+    frames = [rattled(atoms, seed, 0.05) for seed in range(6)]
+    return atoms, fit(labelled(frames, lennard_jones(SIGMA[request.param])), SMALL)
+
+
+@pytest.fixture
+def kind(trained) -> tuple[Atoms, Potential]:
+    """A structure and a potential that has learnt something about its like."""
+    return trained[0].copy(), trained[1]
+
+
+@pytest.fixture(params=["reference", "native"])
+def kernels(request) -> str:
+    """Every back-end that serves on this machine keeps lists in its own way."""
+    backend = next(backend for backend in BACKENDS if backend.name == request.param)
+    reason = backend.why_not(torch.device("cpu"), torch.float64)
+    if reason is not None:
+        pytest.skip(reason)
+    return request.param
 
 
 @pytest.fixture(scope="module")
@@ -106,9 +108,9 @@ def test_energies_of_atoms_add_up_and_the_free_energy_is_the_energy(kind):
     assert energy == pytest.approx(float(potential.predict(atoms).energies), rel=1e-12)
 
 
-def test_lists_with_a_skin_give_the_forces_of_fresh_lists(kind):
+def test_lists_with_a_skin_give_the_forces_of_fresh_lists(kind, kernels):
     atoms, potential = kind
-    reused, fresh = potential.calculator(skin=1.0), potential.calculator(skin=0.0)
+    reused, fresh = (potential.calculator(skin=skin, kernels=kernels) for skin in (1.0, 0.0))
     for step in range(12):
         atoms.positions += 0.04 * np.random.default_rng(step).normal(size=atoms.positions.shape)
         forces = [calc.get_forces(atoms) for calc in (reused, fresh)]
@@ -117,8 +119,8 @@ def test_lists_with_a_skin_give_the_forces_of_fresh_lists(kind):
     assert reused.lists_made < 6
 
 
-def test_a_list_serves_until_an_atom_has_moved_by_half_the_skin(ethanol, molecule):
-    molecule.calc = ethanol.calculator(skin=0.6)
+def test_a_list_serves_until_an_atom_has_moved_by_half_the_skin(ethanol, molecule, kernels):
+    molecule.calc = ethanol.calculator(skin=0.6, kernels=kernels)
     molecule.get_forces()
     start = molecule.positions.copy()
     molecule.positions[3] = start[3] + [0.29, 0, 0]
@@ -130,9 +132,10 @@ def test_a_list_serves_until_an_atom_has_moved_by_half_the_skin(ethanol, molecul
 
 
 @pytest.mark.parametrize("change", ["cell", "pbc", "numbers", "count"])
-def test_a_list_does_not_serve_another_system(change):
+def test_a_list_does_not_serve_another_system(change, kernels):
     atoms = KINDS["skewed cell"].copy()
-    atoms.calc = fit(lennard_jones([rattled(atoms, seed, 0.05) for seed in range(3)], 2.4), SMALL).calculator()
+    potential = fit(labelled([rattled(atoms, seed, 0.05) for seed in range(3)], lennard_jones(2.4)), SMALL)
+    atoms.calc = potential.calculator(kernels=kernels)
     before = atoms.get_potential_energy()
     if change == "cell":
         atoms.cell[2, 2] *= 1.0001
@@ -145,11 +148,11 @@ def test_a_list_does_not_serve_another_system(change):
     after = atoms.get_potential_energy()
     assert atoms.calc.lists_made == 2
     assert after != before
-    assert after == pytest.approx(float(atoms.calc.potential.predict(atoms).energies), rel=1e-12)
+    assert after == pytest.approx(float(potential.predict(atoms).energies), rel=1e-12)
 
 
-def test_atoms_that_meet_on_one_spot_are_told_of_while_the_list_still_serves(ethanol, molecule):
-    molecule.calc = ethanol.calculator(skin=20.0)
+def test_atoms_that_meet_on_one_spot_are_told_of_while_the_list_still_serves(ethanol, molecule, kernels):
+    molecule.calc = ethanol.calculator(skin=20.0, kernels=kernels)
     molecule.get_forces()
     molecule.positions[1] = molecule.positions[0]
     with pytest.raises(InputError, match="one spot"):
@@ -205,11 +208,9 @@ def test_a_cell_relaxes_to_the_lattice_constant_of_the_potential_it_learnt():
         atoms = rattled(perfect, seed, 0.05)
         atoms.set_cell(atoms.cell * stretch, scale_atoms=True)
         frames.append(atoms)
-    sigma = 3.4
-    potential = fit(lennard_jones(frames, sigma), SMALL)
-    found = {}
-    exact = LennardJones(sigma=sigma, epsilon=0.2, rc=3 * sigma, smooth=True)
-    for name, calc in (("learnt", potential.calculator()), ("exact", exact)):
+    exact, found = lennard_jones(3.4), {}
+    learnt = fit(labelled(frames, exact), SMALL).calculator()
+    for name, calc in (("learnt", learnt), ("exact", exact)):
         atoms = perfect.copy()
         atoms.calc = calc
         assert BFGS(FrechetCellFilter(atoms), logfile=None).run(fmax=0.005, steps=200)

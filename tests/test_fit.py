@@ -15,6 +15,7 @@ from qml_lightning.datasets import Dataset
 from qml_lightning.design import energy_rows, environments, tangent_rows
 from qml_lightning.errors import InputError, ResourceError, SolveError
 from qml_lightning.normal import Gram
+from qml_lightning.recipes import SolverSettings
 from qml_lightning.structures import Labels
 from small_models import SMALL, argon, crystals, molecules, recipe
 
@@ -118,9 +119,29 @@ def test_few_rows_and_many_features_go_through_the_dual_form_with_the_same_resul
     data = molecules(5)
     settings = replace(SMALL, ridge=1e-4)
     dual = fit(data, settings)
-    monkeypatch.setattr(sys.modules["qml_lightning.fit"], "equations_for", lambda rows, n, device: Gram(n, device))
+    monkeypatch.setattr(sys.modules["qml_lightning.training"], "equations_for", lambda rows, n, device: Gram(n, device))
     primal = fit(data, settings)
     assert torch.allclose(dual.weights, primal.weights, rtol=1e-6, atol=1e-9)
+
+
+def test_the_iteration_finds_the_direct_solution():
+    data, test = molecules(30), molecules(10, seed=1000)
+    settings = recipe(n_features=1024, ridge=1e-6)
+    direct = fit(data, settings)
+    solver = SolverSettings("iterative", preconditioner_features=256, held_out=0.0, tolerance=1e-10)
+    iterative = fit(data, replace(settings, solver=solver))
+    assert iterative.provenance["solution"]["converged"] == "residual below the tolerance"
+    one, two = direct.predict(test.structures), iterative.predict(test.structures)
+    assert (one.forces - two.forces).abs().max() < 1e-5 * one.forces.abs().max()
+
+
+def test_the_iteration_stops_by_itself_on_held_out_structures():
+    data, test = molecules(60), molecules(10, seed=1000)
+    solver = SolverSettings("iterative", preconditioner_features=256, held_out=0.1, tolerance=1e-12)
+    potential = fit(data, recipe(n_features=1024, ridge=1e-6, solver=solver))
+    assert potential.provenance["solution"]["held_out_structures"] == 6
+    assert potential.provenance["targets"]["energies"] == 54
+    assert evaluate(potential, test).forces.mae < 0.3 * _spread(test)[1]
 
 
 def test_structures_without_some_label_still_teach_the_others():

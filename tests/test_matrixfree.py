@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from kernel_tables import ON_CPU
-from small_models import crystals, recipe
 
+from kernel_tables import ON_CPU
 from qml_lightning.baseline import fit_baseline
 from qml_lightning.basis import draw, make_basis
 from qml_lightning.datasets import Dataset
 from qml_lightning.design import labelled_rows, targets_of
 from qml_lightning.matrixfree import matrix_free
 from qml_lightning.structures import Labels
+from small_models import crystals, recipe
 
 
 def _prepared(name: str, chosen):

@@ -106,7 +106,7 @@ def test_every_instruction_set_is_as_exact_as_plain_torch_of_the_same_precision(
         assert fast <= 2 * plain + eps
 
 
-@pytest.mark.parametrize("cutoff", [2.5, 6.0, 9.0])
+@pytest.mark.parametrize("cutoff", [2.5, 7.0])
 def test_pairs_are_those_of_ase(cutoff):
     """A potential that counts neighbours: one radial function, one frequency, and the energies tell the list."""
     frames = all_kinds()
@@ -178,7 +178,7 @@ def test_without_a_skin_every_call_lists_its_pairs():
 @pytest.mark.parametrize("precision", ["float32", "float64"])
 @pytest.mark.parametrize("threads", [1, 2])
 def test_results_repeat_bit_for_bit(precision, threads):
-    frames = [*all_kinds(), *[rattled(molecule("CH3CH2OH"), k) for k in range(200)]]
+    frames = [*all_kinds(), *[rattled(molecule("CH3CH2OH"), k) for k in range(30)]]
     before = torch.get_num_threads()
     try:
         torch.set_num_threads(threads)
@@ -273,7 +273,7 @@ def test_an_atom_too_close_to_its_own_image_is_refused():
 
 
 def test_a_thousand_steps_take_no_more_memory_than_the_first_ones():
-    atoms = rattled(bulk("Cu", cubic=True) * (3, 3, 3), 9)
+    atoms = rattled(bulk("Cu", cubic=True) * (2, 2, 2), 9)
     predictor = potential_for([atoms]).on(kernels="native", precision="float32", skin=0.3)
     structures = structures_from_ase(atoms)
     random = torch.Generator().manual_seed(0)

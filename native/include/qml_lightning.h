@@ -89,7 +89,13 @@ typedef struct {
   /* the transpose: moment (n_features) += sum_i a_i z(x_i) + (dz/dx)(x_i) tangent_i, in double;                       \
    * coefficients a (atoms) and tangents (atoms, rank) may each be NULL */                                             \
   int32_t qml_feature_moment_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x,                      \
-                                      const real *coefficients, const real *tangents, double *moment, int32_t threads);
+                                      const real *coefficients, const real *tangents, double *moment, int32_t threads);\
+  /* tangents (n, rank), owner (n) ascending, x (owners, rank) -> out[t] = tangents[t] . x[owner[t]], in double */     \
+  int32_t qml_tangent_products_##suffix(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,  \
+                                        int64_t n_owners, const real *x, double *out, int32_t threads);                \
+  /* the transpose: out (owners, rank) = sum of coefficients[t] tangents[t] over the tangents of each owner */         \
+  int32_t qml_tangent_sums_##suffix(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,      \
+                                    const double *coefficients, int64_t n_owners, real *out, int32_t threads);
 
 QML_KERNELS(float, f32)
 QML_KERNELS(double, f64)

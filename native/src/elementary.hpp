@@ -10,7 +10,12 @@
 namespace qml {
 namespace QML_ISA {
 
+template <class real> struct UnsignedType;
+template <> struct UnsignedType<float> { typedef uint32_t type; };
+template <> struct UnsignedType<double> { typedef uint64_t type; };
+
 template <class real> using IntegerVector = Vector<Integer<real>, lanes_of<real>>;
+template <class real> using UnsignedVector = Vector<typename UnsignedType<real>::type, lanes_of<real>>;
 
 template <class real> constexpr int mantissa_bits = sizeof(real) == 4 ? 23 : 52;
 template <class real> constexpr int exponent_bias = sizeof(real) == 4 ? 127 : 1023;
@@ -59,8 +64,8 @@ template <class real> QML_INLINE Vector<real> power_of_two(Vector<real> x) {
                           4.4558179083360645e-10);
   }
   // the low bits of `shifted` hold the whole number: moved to the exponent they multiply by its power of two
-  const Vector<real> scaled =
-      (Vector<real>)((IntegerVector<real>)mantissa + ((IntegerVector<real>)shifted << mantissa_bits<real>));
+  const UnsignedVector<real> exponent = (UnsignedVector<real>)shifted << mantissa_bits<real>;
+  const Vector<real> scaled = (Vector<real>)((UnsignedVector<real>)mantissa + exponent);
   return x > -range ? scaled : Vector<real>{};
 }
 

@@ -144,6 +144,42 @@ void feature_moment(const qml_feature_map *map, int64_t n_atoms, const real *x, 
   table<real>().feature_moment(*map, n_atoms, x, coefficients, tangents, moment, threads);
 }
 
+// Tangents of `rank` numbers, each with an owner below n_owners, ascending.
+template <class real>
+void require_tangents(const char *function, int64_t rank, int64_t n_tangents, const real *tangents,
+                      const int64_t *owner, int64_t n_owners, int32_t threads) {
+  require_size(function, "rank", rank, 1);
+  require_size(function, "n_tangents", n_tangents);
+  require_size(function, "n_owners", n_owners);
+  require_size(function, "threads", threads, 1);
+  require(function, "owner", owner, n_tangents);
+  require_finite(function, "tangents", tangents, n_tangents * rank);
+  for (int64_t t = 0; t < n_tangents; ++t)
+    if (owner[t] < 0 || owner[t] >= n_owners || (t > 0 && owner[t] < owner[t - 1]))
+      fail(QML_BAD_ARGUMENT, "%s: owner must ascend within 0 to %lld, got %lld at %lld.", function,
+           (long long)n_owners - 1, (long long)owner[t], (long long)t);
+}
+
+template <class real>
+void tangent_products(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, int64_t n_owners,
+                      const real *x, double *out, int32_t threads) {
+  const char *name = "qml_tangent_products";
+  require_tangents(name, rank, n_tangents, tangents, owner, n_owners, threads);
+  require_finite(name, "x", x, n_owners * rank);
+  require(name, "out", out, n_tangents);
+  table<real>().tangent_products(rank, n_tangents, tangents, owner, x, out, threads);
+}
+
+template <class real>
+void tangent_sums(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,
+                  const double *coefficients, int64_t n_owners, real *out, int32_t threads) {
+  const char *name = "qml_tangent_sums";
+  require_tangents(name, rank, n_tangents, tangents, owner, n_owners, threads);
+  require_finite(name, "coefficients", coefficients, n_tangents);
+  require(name, "out", out, n_owners * rank);
+  table<real>().tangent_sums(rank, n_tangents, tangents, owner, coefficients, n_owners, out, threads);
+}
+
 } // namespace
 
 // ---- FCHL19 -----------------------------------------------------------------------------------------------------
@@ -275,6 +311,16 @@ int64_t qml_fchl19_size(const qml_fchl19 *p) {
                                       int32_t threads) {                                                               \
     return qml::guarded(                                                                                               \
         [&] { qml::feature_moment<real>(map, n_atoms, x, coefficients, tangents, moment, threads); });                 \
+  }                                                                                                                    \
+  int32_t qml_tangent_products_##suffix(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,  \
+                                        int64_t n_owners, const real *x, double *out, int32_t threads) {               \
+    return qml::guarded(                                                                                               \
+        [&] { qml::tangent_products<real>(rank, n_tangents, tangents, owner, n_owners, x, out, threads); });           \
+  }                                                                                                                    \
+  int32_t qml_tangent_sums_##suffix(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,      \
+                                    const double *coefficients, int64_t n_owners, real *out, int32_t threads) {        \
+    return qml::guarded(                                                                                               \
+        [&] { qml::tangent_sums<real>(rank, n_tangents, tangents, owner, coefficients, n_owners, out, threads); });    \
   }
 
 QML_ENTRIES(float, f32)

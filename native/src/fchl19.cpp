@@ -127,17 +127,16 @@ template <class real> struct PullbackScratch {
   Neighbours<real> neighbours;
   Gradient<real> gradient;
   real *gaussians; // (capacity / lanes, n_radial3, lanes)
-  real *weighed;   // (capacity / lanes, block, lanes) times cotangents
-  real *own;       // (padded3) Gaussians of one neighbour
-  real *moment;    // (padded3) the same times R - r
+  real *moments;   // the same times R - r
+  real *weighed;   // the same times cotangents, (capacity / lanes, block, lanes)
   real *sums;      // (n_angular, 2, capacity)
   real *two_body;  // (padded2) cotangent of one element
 
   PullbackScratch(const Model<real> &model, Arena &arena)
       : model(model), neighbours(model, arena), gradient(model, arena),
         gaussians(arena.take<real>(model.p.n_radial3 * model.capacity)),
-        weighed(arena.take<real>(model.block * model.capacity)), own(arena.take<real>(model.padded3)),
-        moment(arena.take<real>(model.padded3)), sums(arena.take<real>(2 * model.p.n_angular * model.capacity)),
+        moments(arena.take<real>(model.p.n_radial3 * model.capacity)),
+        weighed(arena.take<real>(model.block * model.capacity)), sums(arena.take<real>(2 * model.p.n_angular * model.capacity)),
         two_body(arena.take<real>(model.padded2)) {}
 
   template <class Angular, class io> void add_element(int64_t element, const io *cotangent) {
@@ -147,14 +146,11 @@ template <class real> struct PullbackScratch {
     for (int64_t k = 0; k < model.padded2; ++k) {
       two_body[k] = k < p.n_radial2 ? real(cotangent[element * p.n_radial2 + k]) : real(0);
     }
-    weigh_gaussians(neighbours, element, cotangent, gaussians, weighed);
+    for (int64_t j = from; j < to; ++j) gradient.radial[j] += two_body_pullback(neighbours, j, two_body);
+    weigh_gaussians<Angular>(neighbours, element, cotangent, gaussians, weighed);
+    FromGrid<Angular, real> from_grid(model, gaussians, moments, weighed, sums);
     for (int64_t j = from; j < to; ++j) {
-      gradient.radial[j] += two_body_pullback(neighbours, j, two_body);
-      neighbours.gaussians_of(j, own);
-      for (int64_t l = 0; l < model.padded3; l += lanes_of<real>) {
-        store(moment + l, load(own + l) * (load(model.grid3 + l) - neighbours.r[j]));
-      }
-      FromGrid<real>{model, own, moment, weighed, sums}.row(j);
+      from_grid.row(j);
       triple_pullback<Angular>(neighbours, j, sums, gradient);
     }
   }
@@ -162,7 +158,7 @@ template <class real> struct PullbackScratch {
   template <class Angular, class io>
   void compute(const int64_t *segments, const io *vectors, const io *cotangent, io *out) {
     neighbours.gather(segments, vectors);
-    neighbours.gaussians_by_grid(gaussians);
+    neighbours.gaussians_in_lanes(gaussians, moments);
     const int64_t begin = neighbours.first_vector();
     real *const parts[] = {gradient.radial, gradient.x, gradient.y, gradient.z};
     for (real *part : parts) __builtin_memset(part + begin, 0, size_t(model.capacity - begin) * sizeof(real));

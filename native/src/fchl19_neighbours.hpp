@@ -133,24 +133,25 @@ template <class real> struct Neighbours {
     for (int64_t slot = first_vector(); slot < model.capacity; slot += lanes_of<real>) measure(slot);
   }
 
-  // exp(-eta3 / 2 (r - R)^2) of one neighbour on the whole grid, (padded3). A three-body Gaussian is a product of two of
-  // these and a factor without the grid (fchl19_triple.hpp).
-  void gaussians_of(int64_t slot, real *out) const {
-    for (int64_t l = 0; l < model.padded3; l += lanes_of<real>) {
-      store(out + l, gaussian(load(model.grid3 + l) - r[slot]));
+  // exp(-eta3 / 2 (r - R)^2) of every neighbour, (slots, padded3). A three-body Gaussian is a product of two of these and
+  // a factor without the grid (fchl19_triple.hpp).
+  void gaussians_by_slot(real *out) const {
+    for (int64_t slot = first; slot < model.capacity; ++slot) {
+      for (int64_t l = 0; l < model.padded3; l += lanes_of<real>) {
+        store(out + slot * model.padded3 + l, gaussian(load(model.grid3 + l) - r[slot]));
+      }
     }
   }
 
-  // Those of all neighbours, (slots, padded3).
-  void gaussians_by_slot(real *out) const {
-    for (int64_t slot = first; slot < model.capacity; ++slot) gaussians_of(slot, out + slot * model.padded3);
-  }
-
-  // The same with the neighbours in lanes, (slots / lanes, n_radial3, lanes).
-  void gaussians_by_grid(real *out) const {
+  // The Gaussians with the neighbours in lanes, and those times R - r: each (slots / lanes, n_radial3, lanes).
+  void gaussians_in_lanes(real *out, real *moments) const {
     for (int64_t slot = first_vector(); slot < model.capacity; slot += lanes_of<real>) {
+      const Vector<real> distance = load(r + slot);
       for (int64_t l = 0; l < model.p.n_radial3; ++l) {
-        store(out + slot * model.p.n_radial3 + l * lanes_of<real>, gaussian(load(r + slot) - model.grid3[l]));
+        const int64_t at = slot * model.p.n_radial3 + l * lanes_of<real>;
+        const Vector<real> offset = model.grid3[l] - distance, g = gaussian(offset);
+        store(out + at, g);
+        store(moments + at, g * offset);
       }
     }
   }

@@ -56,7 +56,7 @@ QML_INLINE void onto_grid(const Model<real> &model, const real *gaussians, const
 }
 
 // Angular functions of the triples of neighbour j with all later ones, times the weight: rows (n_angular, capacity).
-template <class Angular, class real> void triple_row(const Neighbours<real> &n, int64_t j, real *rows) {
+template <class Angular, class real> QML_INLINE void triple_row(const Neighbours<real> &n, int64_t j, real *rows) {
   const Corner<real> one = Corner<real>::repeated(n, j);
   const int64_t capacity = n.model.capacity;
   for (int64_t slot = (j + 1) / lanes_of<real> * lanes_of<real>; slot < capacity; slot += lanes_of<real>) {
@@ -111,66 +111,80 @@ template <class real> struct Gradient {
   }
 };
 
-// Cotangents of the blocks of one element times the Gaussians of every neighbour from slot `from` on, for whole vectors
-// of slots: out (slots / lanes, block, lanes), of gaussians (slots / lanes, n_radial3, lanes).
-template <class real, class io>
+// Cotangents of the blocks of one element times the Gaussians of every neighbour from its first one on, for whole
+// vectors of slots: out (slots / lanes, block, lanes), of gaussians (slots / lanes, n_radial3, lanes).
+template <class Angular, class real, class io>
 void weigh_gaussians(const Neighbours<real> &n, int64_t element, const io *cotangent, const real *gaussians, real *out) {
   const Model<real> &model = n.model;
   constexpr int lanes = lanes_of<real>;
+  const int64_t n_angular = Angular::count(model.p), n_radial3 = model.p.n_radial3;
   for (int64_t slot = n.start[element] / lanes * lanes; slot < model.capacity; slot += lanes) {
     const IntegerVector<real> slots = slots_from<real>(slot);
-    bool begun = false;
+    const real *gaussian = gaussians + slot * n_radial3;
+    real *to = out + slot * model.block;
+    bool first = true;
     for (int64_t other = 0; other < model.p.n_elements; ++other) {
       const int64_t start = n.start[other], stop = n.start[other + 1];
       if (start == stop || stop <= slot || start >= slot + lanes) continue;
-      const IntegerVector<real> here = (slots >= Integer<real>(start)) & (slots < Integer<real>(stop));
+      // the lanes of the first element in the vector and all after it; the next element overwrites its own
+      const IntegerVector<real> here = first ? slots >= Integer<real>(n.first) : slots >= Integer<real>(start);
       const io *factor = cotangent + model.block_of(element, other);
-      real *to = out + slot * model.block;
-      for (int64_t l = 0; l < model.p.n_radial3; ++l) {
-        const Vector<real> all = load(gaussians + slot * model.p.n_radial3 + l * lanes);
-        const Vector<real> gaussian = here ? all : Vector<real>{};
-        for (int64_t order = 0; order < model.p.n_angular; ++order, ++factor, to += lanes) {
-          const Vector<real> before = begun ? load(to) : Vector<real>{};
-          store(to, fma(gaussian, real(*factor), before));
+      const auto write = [&](auto over) QML_INLINE_LAMBDA {
+        for (int64_t l = 0; l < n_radial3; ++l) {
+          const Vector<real> g = load(gaussian + l * lanes);
+          for (int64_t i = l * n_angular; i < (l + 1) * n_angular; ++i) {
+            const Vector<real> weighed = g * real(factor[i]);
+            const Vector<real> before = decltype(over)::value ? load(to + i * lanes) : Vector<real>{};
+            store(to + i * lanes, here ? weighed : before);
+          }
         }
-      }
-      begun = true;
+      };
+      if (first) write(Index<0>{});
+      else write(Index<1>{});
+      first = false;
     }
   }
 }
 
 // Sums over the grid, for neighbour j with each later one, of cotangent times Gaussian and of cotangent times Gaussian
-// times R - r_j: out (n_angular, 2, capacity). weighed: of weigh_gaussians for the element of j.
-template <class real> struct FromGrid {
+// times R - r_j: out (n_angular, 2, capacity).
+template <class Angular, class real> struct FromGrid {
   const Model<real> &model;
-  const real *gaussian, *moment; // (n_radial3) of neighbour j: Gaussians, and those times R - r_j
-  const real *weighed;
+  const real *gaussians, *moments; // of Neighbours::gaussians_in_lanes
+  const real *weighed;             // of weigh_gaussians for the element of j
   real *out;
 
-  void row(int64_t j) const {
+  FromGrid(const Model<real> &model, const real *gaussians, const real *moments, const real *weighed, real *out)
+      : model(model), gaussians(gaussians), moments(moments), weighed(weighed), out(out) {}
+
+  void row(int64_t j) {
     constexpr int lanes = lanes_of<real>;
+    own = j / lanes * lanes * model.p.n_radial3 + j % lanes;
     int64_t slot = (j + 1) / lanes * lanes;
     for (; slot + 2 * lanes <= model.capacity; slot += 2 * lanes) orders<2>(slot);
     if (slot < model.capacity) orders<1>(slot);
   }
 
 private:
+  int64_t own; // where the numbers of neighbour j begin
+
   template <int vectors> QML_INLINE void orders(int64_t slot) const {
+    const int64_t n_angular = Angular::count(model.p);
     int64_t order = 0;
-    for (; order + 2 <= model.p.n_angular; order += 2) tile<vectors, 2>(slot, order);
-    if (order < model.p.n_angular) tile<vectors, 1>(slot, order);
+    for (; order + 2 <= n_angular; order += 2) tile<vectors, 2>(slot, order);
+    if (order < n_angular) tile<vectors, 1>(slot, order);
   }
 
   template <int vectors, int orders> QML_INLINE void tile(int64_t slot, int64_t first) const {
     constexpr int lanes = lanes_of<real>, strands = strands_for(2 * vectors * orders);
-    const int64_t n_angular = model.p.n_angular, n_radial3 = model.p.n_radial3, apart = model.block * lanes;
+    const int64_t n_angular = Angular::count(model.p), n_radial3 = model.p.n_radial3, apart = model.block * lanes;
     Vector<real> sums[strands][orders][vectors][2] = {};
     const auto add = [&](int64_t l, int strand) QML_INLINE_LAMBDA {
       for (int o = 0; o < orders; ++o) {
         for (int v = 0; v < vectors; ++v) {
           const Vector<real> w = load(weighed + slot * model.block + v * apart + (l * n_angular + first + o) * lanes);
-          sums[strand][o][v][0] += w * gaussian[l];
-          sums[strand][o][v][1] += w * moment[l];
+          sums[strand][o][v][0] += w * gaussians[own + l * lanes];
+          sums[strand][o][v][1] += w * moments[own + l * lanes];
         }
       }
     };

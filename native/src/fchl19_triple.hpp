@@ -95,6 +95,8 @@ template <class real> struct TripleSlopes {
 // cos theta and sin theta.
 template <class real> struct AngularPair {
   static constexpr bool has_sine = true;
+  static constexpr int64_t count(const qml_fchl19 &) { return 2; }
+
   Cross<real> normal;  // unit vector along v_j x v_k, 0 for collinear atoms: there the derivative of the sine is taken as 0
   Vector<real> cosine, sine;
 
@@ -126,18 +128,20 @@ template <class real> struct AngularPair {
 // cos(n theta), n < n_angular, as Chebyshev polynomials of cos theta.
 template <class real> struct AngularSeries {
   static constexpr bool has_sine = false;
+  static int64_t count(const qml_fchl19 &p) { return p.n_angular; }
+
   Vector<real> cosine;
-  int count;
+  int64_t n_angular;
 
   struct Order {
-    int value;
+    int64_t value;
   };
 
-  QML_INLINE AngularSeries(const qml_fchl19 &p, const Triple<real> &t) : cosine(t.cos_i), count(p.n_angular) {}
+  QML_INLINE AngularSeries(const qml_fchl19 &p, const Triple<real> &t) : cosine(t.cos_i), n_angular(p.n_angular) {}
 
   template <class F> QML_INLINE void each(F &&f) const {
     Vector<real> value = broadcast<real>(1), slope = {}, next = cosine, next_slope = broadcast<real>(1);
-    for (int n = 0; n < count; ++n) {
+    for (int64_t n = 0; n < n_angular; ++n) {
       f(Order{n}, value, slope);
       const Vector<real> after = real(2) * cosine * next - value;
       const Vector<real> after_slope = real(2) * fma(cosine, next_slope, next) - slope;

@@ -42,6 +42,10 @@ template <class real> struct KernelTable {
                            double *energy, real *slope, int threads);
   void (*feature_moment)(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *coefficients,
                          const real *tangents, double *moment, int threads);
+  void (*tangent_products)(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, const real *x,
+                           double *out, int threads);
+  void (*tangent_sums)(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,
+                       const double *coefficients, int64_t n_owners, real *out, int threads);
   int64_t (*packed_size)(int64_t depth, int64_t columns);
   // b[k * row_stride + i * column_stride] -> packed, rounded
   void (*pack)(int64_t depth, int64_t columns, const double *b, int64_t row_stride, int64_t column_stride,
@@ -87,6 +91,12 @@ void energy_and_slope(const qml_feature_map &map, int64_t n_atoms, const real *x
 template <class real>
 void feature_moment(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *coefficients,
                     const real *tangents, double *moment, int threads);
+template <class real>
+void tangent_products(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, const real *x,
+                      double *out, int threads);
+template <class real>
+void tangent_sums(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,
+                  const double *coefficients, int64_t n_owners, real *out, int threads);
 template <class real> int64_t packed_size(int64_t depth, int64_t columns);
 template <class real>
 void pack(int64_t depth, int64_t columns, const double *b, int64_t row_stride, int64_t column_stride, real *packed);

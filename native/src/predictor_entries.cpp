@@ -108,7 +108,7 @@ void predict(qml_predictor *predictor, const Structures &s, double *energies, do
   double *all_forces = forces && list.n_all() > n_atoms ? predictor->forces.room(3 * list.n_all()) : forces;
   if (forces) std::fill(all_forces, all_forces + 3 * list.n_all(), 0.0);
   if (virial) std::fill(virial, virial + 9 * s.n_structures, 0.0);
-  predictor->engine->run({n_atoms, list.segments(), list.neighbour(), nullptr, list.places()}, s.element,
+  predictor->engine->run({n_atoms, s.element, list.segments(), list.neighbour(), nullptr, list.places()},
                          {atom_energies, all_forces, virial, list.structure()}, threads);
 
   if (all_forces != forces) {
@@ -162,7 +162,7 @@ void predict_pairs(qml_predictor *predictor, int64_t n_centres, int64_t n_all, c
   for (int64_t i = 0; i < n_centres; ++i) atom_energies[i] = predictor->baseline[size_t(element[i])];
   if (forces) std::fill(forces, forces + 3 * n_all, 0.0);
   if (virial) std::fill(virial, virial + 9, 0.0);
-  predictor->engine->run({n_centres, segments, neighbour, vectors, nullptr}, element,
+  predictor->engine->run({n_centres, element, segments, neighbour, vectors, nullptr},
                          {atom_energies, forces, virial, nullptr}, threads);
   if (virial) make_symmetric(virial);
 }

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib.metadata import version
 
 import numpy as np
 import torch
 
 from .baseline import fit_baseline, given_baseline
-from .basis import Basis, draw, make_basis
+from .basis import draw, make_basis
 from .datasets.dataset import Dataset
-from .design import labelled_rows, targets_of
 from .errors import InputError
-from .normal import Equations, equations_for, memory_for
+from .features import n_weights
 from .potential import Potential
 from .recipes import DEFAULT, Recipe
-from .resources import require_memory
-from .solve import solve
 from .structures import Labels, checked
-
-Progress = Callable[[str, int, int], None]  # what, done, of
+from .training import Problem, Progress, direct_weights, iterative_weights
 
 
 def fit(
@@ -52,16 +49,14 @@ def fit(
     else:
         baseline = given_baseline(reference_energies, elements)
     projection, maps = draw(structures, recipe, random)
-    basis = make_basis(elements, recipe, projection, maps, device, kernels)
-
-    targets_by_kind = targets_of(structures, labels, baseline)
-    equations = _equations(basis, {kind: int(y.isfinite().sum()) for kind, y in targets_by_kind.items()})
-    for kind, rows, y, done in labelled_rows(basis, structures, targets_by_kind, recipe.size_exponent):
-        equations[kind].add(rows, y)
-        tell("equations", done, len(structures))
-    tell("solving", 0, 1)
-    weights = solve([(part, recipe.weight_of(kind)) for kind, part in equations.items()], recipe.ridge)
-    tell("solving", 1, 1)
+    problem = Problem(structures, labels, baseline)
+    if recipe.solver.iterates(n_weights(maps, recipe.features.blocks)):
+        # float64: the preconditioner divides by the ridge, and so would magnify the rounding of float32
+        basis = make_basis(elements, replace(recipe, precision="float64"), projection, maps, device, kernels)
+        weights, report = iterative_weights(basis, problem, recipe, tell)
+    else:
+        basis = make_basis(elements, recipe, projection, maps, device, kernels)
+        weights, report = direct_weights(basis, problem, recipe, tell)
     return Potential(
         elements,
         recipe,
@@ -71,7 +66,8 @@ def fit(
         baseline,
         {
             "data": data.source.as_dict(),
-            "targets": {kind: part.n for kind, part in equations.items()},
+            "targets": report.pop("rows"),
+            "solution": report,
             "structures": len(structures),
             "atoms": structures.n_atoms,
             "seconds": round(time.perf_counter() - started, 3),
@@ -93,14 +89,3 @@ def _chosen(labels: Labels, targets: Sequence[str] | None) -> Labels:
     if "stress" in wanted and len(wanted) == 1:
         raise InputError("Stress alone does not determine a potential. Train on energies or forces as well.")
     return Labels(**{kind: getattr(labels, kind) for kind in wanted})
-
-
-def _equations(basis: Basis, counts: Mapping[str, int]) -> dict[str, Equations]:
-    """Room for the equations of each kind of label, apart; or an error before anything is allocated."""
-    n = basis.n_weights
-    require_memory(
-        sum(memory_for(rows, n) for rows in counts.values()) + 8 * n * min(n, sum(counts.values())),
-        f"Training {n} weights",
-        f"Use fewer features (now {basis.maps[0].n_features}) or fewer structures.",
-    )
-    return {kind: equations_for(rows, n, basis.device) for kind, rows in counts.items()}

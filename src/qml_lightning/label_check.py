@@ -93,23 +93,29 @@ def check_labels(data: Dataset, *, device: torch.device | str = "cpu", kernels: 
     # few energies correlate with anything by chance
     related = max(RELATED, 4.0 / math.sqrt(len(many)))
     findings: list[str] = []
-    refuse = False
-    best = from_energies
+    refuse, best = False, from_energies
     if abs(from_energies.correlation) > related or abs(from_forces.correlation) > SURE:
         witnesses = [evidence for evidence in (from_energies, from_forces) if abs(evidence.correlation) > related]
-        # one witness is enough to acquit: strained crystals have energies that their forces know nothing of
-        best = min(witnesses, key=lambda evidence: (evidence.slope < 0, abs(math.log(abs(evidence.slope)))))
-        sure = abs(best.correlation) > SURE
-        if best.slope < 0:
-            findings.append(WRONG_SIGN)
-        mixed = _unit_mix_up(abs(best.slope), sure, data.source.units.energy)
-        findings += mixed
-        refuse = best.correlation < -0.5 or (bool(mixed) and sure)
+        best, findings, refuse = _judged(witnesses, data.source.units.energy)
     elif len(many) >= ENOUGH and from_energies.correlation < UNRELATED:
-        findings.append(UNRELATED_LABELS.format(best.correlation))
+        findings = [UNRELATED_LABELS.format(best.correlation)]
     if len(off):
         findings.append(_wrong_zero(many[off], len(many)))
     return LabelReport(not findings, best.slope, best.correlation, tuple(findings), refuse)
+
+
+def _judged(witnesses: list[_Evidence], stated: str) -> tuple[_Evidence, list[str], bool]:
+    """The evidence that counts, what it says of sign and units, and whether that is clear-cut."""
+    best = max(witnesses, key=lambda evidence: abs(evidence.correlation))
+    sure = abs(best.correlation) > SURE
+    # one witness is enough to acquit: strained crystals have energies that their forces know nothing of
+    mildest = min(witnesses, key=lambda evidence: (evidence.slope < 0, abs(math.log(abs(evidence.slope)))))
+    factor = math.exp(abs(math.log(abs(mildest.slope))))
+    if factor < (1.5 if sure else 3.0):
+        return mildest, [WRONG_SIGN] if mildest.slope < 0 else [], mildest.slope < 0
+    disagreement = abs(math.log(abs(witnesses[0].slope / witnesses[-1].slope)))
+    mixed = _unit_mix_up(abs(best.slope), math.log(1.12 if sure else 1.6) + disagreement, stated)
+    return best, [WRONG_SIGN, mixed] if best.slope < 0 else [mixed], True
 
 
 def _with_both(data: Dataset) -> Tensor:
@@ -237,11 +243,8 @@ def _mix_ups() -> tuple[tuple[str, str, str, float], ...]:
     )
 
 
-def _unit_mix_up(slope: float, sure: bool, stated: str) -> list[str]:
-    """A sentence if the slope is that of two units mixed, which are named."""
-    if abs(math.log(slope)) < math.log(1.5 if sure else 3.0):
-        return []
-    tolerance = math.log(1.15 if sure else 1.6)
+def _unit_mix_up(slope: float, tolerance: float, stated: str) -> str:
+    """A sentence that names the units which, mixed, give a slope of this size."""
     # the likely ones first: one of the two is in the unit that the file is said to have
     order = sorted(_mix_ups(), key=lambda mix: (stated not in mix[:2], mix[0] != mix[1], abs(math.log(slope / mix[3]))))
     fitting: dict[str, str] = {}
@@ -250,9 +253,9 @@ def _unit_mix_up(slope: float, sure: bool, stated: str) -> list[str]:
             fitting.setdefault(f"{factor:.4g}", f"energies in {a} and forces in {b}/{length}")
     known = f"The energies change {slope:.3g} times as much as the forces say"
     if not fitting:
-        return [f"{known}. Look at the units of both (energies were read as {stated})."]
+        return f"{known}. Look at the units of both (energies were read as {stated})."
     names = " or ".join(list(fitting.values())[:2])
-    return [f"{known}, as for {names}. Say so with --energy-unit and --force-unit (energies were read as {stated})."]
+    return f"{known}, as for {names}. Say so with --energy-unit and --force-unit (energies were read as {stated})."
 
 
 def _wrong_zero(frames: Tensor, n: int) -> str:

@@ -15,6 +15,27 @@ from .representation import FCHL19
 
 Precision = Literal["float32", "float64"]
 
+# Up to this many weights one factorisation of the Gram matrix is the faster way (benchmarks/results/solvers.json).
+DIRECT_WEIGHTS = 16384
+
+
+@dataclass(frozen=True)
+class SolverSettings:
+    """How the weights are found once the equations are known."""
+
+    method: Literal["auto", "direct", "iterative"] = "auto"  # auto: by the number of weights
+    preconditioner_features: int = 8192  # of the small model whose direct solution guides the iteration
+    shift: float = 2.0  # µ / λ of the preconditioner
+    held_out: float = 0.03  # part of the structures that only tell when to stop
+    tolerance: float = 1e-6  # of the residual, relative to the targets
+    most_iterations: int = 500
+
+    def iterates(self, n_weights: int) -> bool:
+        """Whether that many weights are found by iteration."""
+        if self.method == "auto":
+            return n_weights > DIRECT_WEIGHTS
+        return self.method == "iterative"
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -28,6 +49,7 @@ class Recipe:
     force_weight: float = 1.0
     stress_weight: float = 1.0  # of the virial, stress × volume, in eV
     size_exponent: float = 0.5  # energy and virial rows are divided by atoms^this: errors of independent atoms add so
+    solver: SolverSettings = field(default_factory=SolverSettings)
     projection_samples: int = 2000  # environments of each element that determine the axes
     precision: Precision = "float64"  # of representation and features; equations are always float64
     seed: int = 0
@@ -47,6 +69,8 @@ class Recipe:
             raise InputError(f"The ridge must not be negative, got {self.ridge}.")
         if self.precision not in ("float32", "float64"):
             raise InputError(f'The precision is "float32" or "float64", got {self.precision!r}.')
+        if self.solver.method not in ("auto", "direct", "iterative"):
+            raise InputError(f'The solver is "auto", "direct" or "iterative", got {self.solver.method!r}.')
         for name in ("energy_weight", "force_weight", "stress_weight"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be positive, got {getattr(self, name)}. Leave the target out instead.")
@@ -61,6 +85,7 @@ class Recipe:
         parts = dict(values)
         parts["representation"] = FCHL19(**parts["representation"])
         parts["features"] = FeatureSettings(**parts["features"])
+        parts["solver"] = SolverSettings(**parts["solver"])
         return cls(**parts)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,7 @@ from .baseline import Baseline
 from .basis import Basis
 from .conjugate import SmallModelPreconditioner, State, conjugate_gradients
 from .design import labelled_rows, targets_of
-from .errors import InputError
-from .matrixfree import MatrixFreeRows, matrix_free
+from .matrixfree import matrix_free
 from .normal import Equations, Gram, equations_for, memory_for
 from .recipes import Recipe
 from .resources import require_memory
@@ -47,6 +46,7 @@ def direct_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progres
     """Weights from the normal equations (or their dual), by Cholesky, and a report."""
     targets = problem.targets
     equations = _room(basis, {kind: int(y.isfinite().sum()) for kind, y in targets.items()})
+    tell("equations", 0, len(problem.structures))
     for kind, rows, y, done in labelled_rows(basis, problem.structures, targets, recipe.size_exponent):
         equations[kind].add(rows, y)
         tell("equations", done, len(problem.structures))
@@ -106,6 +106,7 @@ def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Prog
 def _small_gram(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> Tensor:
     """Lower triangle of Z_sᵀ Z_s with the weights of the rows."""
     gram = Gram(basis.n_weights, basis.device)
+    tell("preconditioner", 0, len(problem.structures))
     for kind, rows, y, done in labelled_rows(basis, problem.structures, problem.targets, recipe.size_exponent):
         gram.add(rows * recipe.weight_of(kind), y)
         tell("preconditioner", done, len(problem.structures))

@@ -44,9 +44,9 @@ for module in (train, evaluate, predict, info, datasets):
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from .. import __version__
+        from importlib.metadata import version as version_of
 
-        print(f"qml-lightning {__version__}")
+        print(f"qml-lightning {version_of('qml-lightning')}")
         raise typer.Exit
 
 

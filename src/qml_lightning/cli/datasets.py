@@ -18,7 +18,7 @@ HELP = teaching(
     """The public data sets that are known by name.
 
 One is part of the package (ethanol). Others are found in the folder that $QML_LIGHTNING_DATA names, or are downloaded
-by the load-atoms library if that is installed: pip install "qml-lightning[datasets]".
+by the load-atoms library if that is installed: pip install "qml-lightning\\[datasets]".
 
 [bold]Examples[/bold]
 

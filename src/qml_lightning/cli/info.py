@@ -56,15 +56,15 @@ def _model(path: Path, as_json: bool) -> None:
 
 def _installation(as_json: bool) -> None:
     import platform
+    from importlib.metadata import version
 
     import torch
 
-    from .. import __version__
     from ..recipes import NAMED
     from ..resources import GIB, available_memory
 
     state: dict[str, Any] = {
-        "version": __version__,
+        "version": version("qml-lightning"),
         "torch": torch.__version__,
         "python": platform.python_version(),
         "threads": torch.get_num_threads(),

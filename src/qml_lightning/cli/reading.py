@@ -56,7 +56,7 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
     features, fchl19, versions = recipe["features"], recipe["representation"], provenance.get("versions", {})
     rows = provenance.get("targets", {})
     weights = {kind: recipe[f"{kind}_weight"] for kind in ("energy", "force", "stress")}
-    kept = ", ".join(f"{name} {100 * part:.4f} %" for name, part in (explained or {}).items())
+    lost = ", ".join(f"{max(0.0, 1.0 - part):.1g} of {name}" for name, part in (explained or {}).items())
     return facts(
         title,
         {
@@ -69,9 +69,10 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
             + (", own weights for each element" if features["blocks"] else ""),
             "representation": f"FCHL19, cutoff {fchl19['cutoff']:g} Å, {fchl19['n_radial2']} + {fchl19['n_radial3']} "
             f"radial functions, angular {fchl19['angular']} of {fchl19['n_angular']}",
-            "projection": f"{recipe['rank']} axes" + (f", explained variance {kept}" if kept else ""),
+            "projection": f"{recipe['rank']} axes" + (f"; unexplained variance {lost}" if lost else ""),
             "ridge": f"{recipe['ridge']:g}",
             "weights": ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items()),
+            "solver": _solver(provenance.get("solution", {})),
             "seed": str(recipe["seed"]),
             "trained": f"in {_seconds(provenance.get('seconds', 0.0))} with {provenance.get('kernels', '?')} kernels, "
             f"{recipe['precision']}, {provenance.get('threads', '?')} threads on {provenance.get('device', '?')}",
@@ -87,6 +88,12 @@ def _data(source: dict[str, Any]) -> str:
     split = f":{source['split']}" if source.get("split") else ""
     draws = f" ({', '.join(source['draws'])})" if source.get("draws") else ""
     return f"{source.get('name', '')}{split}{draws}"
+
+
+def _solver(solution: dict[str, Any]) -> str:
+    if solution.get("solver") != "iterative":
+        return str(solution.get("solver", ""))
+    return f"iterative, {len(solution.get('history', []))} steps: {solution.get('converged', '')}"
 
 
 def _seconds(seconds: float) -> str:

@@ -40,6 +40,11 @@ class RecipeOptions:
         Option(help="Angular functions: the paper's cos θ and sin θ, or a cosine series.", metavar="pair|series",
                rich_help_panel=RECIPE),
     ] = None  # fmt: skip
+    solver: Annotated[
+        str | None,
+        Option(help="One factorisation, or an iteration for very many features.", metavar="auto|direct|iterative",
+               rich_help_panel=RECIPE),
+    ] = None  # fmt: skip
     seed: Annotated[
         int | None, Option(help="Of every random draw: the same seed gives the same model.", rich_help_panel=RECIPE)
     ] = None
@@ -83,6 +88,8 @@ class RecipeOptions:
             )
         if self.cutoff is not None:
             representation = replace(representation, cutoff=self.cutoff)
+        if self.solver not in (None, "auto", "direct", "iterative"):
+            raise InputError(f"--solver is auto, direct or iterative, got {self.solver!r}.")
         features: dict[str, Any] = {"n_features": self.features, "method": self.method, "sigma": self.sigma}
         chosen: dict[str, Any] = {
             name: getattr(self, name)
@@ -92,6 +99,7 @@ class RecipeOptions:
             base,
             representation=representation,
             features=replace(base.features, **_given(features)),
+            solver=replace(base.solver, **_given({"method": self.solver})),
             **_given(chosen),
         )
         recipe.check()

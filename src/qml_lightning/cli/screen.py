@@ -6,12 +6,13 @@ import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 from rich import box
 from rich.console import Console, Group
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -74,10 +75,13 @@ def _titled(title: str, made: Table) -> Group:
 
 
 def show(*parts: Any) -> None:
-    """On stdout."""
+    """On stdout; plain text is not broken and not read as markup, as there may be paths in it."""
     to = console()
     for part in parts:
-        to.print(part)
+        if isinstance(part, str):
+            to.print(part, markup=False, soft_wrap=True)
+        else:
+            to.print(part)
 
 
 def show_json(value: dict[str, Any]) -> None:
@@ -93,18 +97,30 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+class Remaining(ProgressColumn):
+    """Time left, from the speed since the beginning: portions are few and large, rich would wait for several."""
+
+    def render(self, task: Task) -> Text:
+        if not task.total or not task.completed or not task.elapsed:
+            return Text("")
+        seconds = round(task.elapsed * (task.total - task.completed) / task.completed)
+        return Text(f"{timedelta(seconds=seconds)} left")
+
+
 @contextmanager
 def progress() -> Iterator[Callable[[str, int, int], None]]:
     """`tell(what, done, of)` draws a bar with the remaining time for each `what`, on stderr and in terminals only."""
     to = console(stderr=True)
-    columns = (TextColumn("{task.description:<12}"), BarColumn(40), TaskProgressColumn(), TimeRemainingColumn())
+    columns = (TextColumn("{task.description:<12}"), BarColumn(40), TaskProgressColumn(), Remaining())
     with Progress(*columns, console=to, transient=True, disable=not to.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
 
         def tell(what: str, done: int, of: int) -> None:
+            # one step in all has no fraction to show: its bar only moves, and goes when the next step begins
             if what not in tasks:
-                # one step in all has no fraction to show: the bar only moves
+                for task in bars.tasks:
+                    bars.update(task.id, visible=task.total is not None)
                 tasks[what] = bars.add_task(what, total=of if of > 1 else None)
-            bars.update(tasks[what], completed=done, total=of if of > 1 or done == of else None)
+            bars.update(tasks[what], completed=done)
 
         yield tell

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -17,6 +17,8 @@ from .screen import note, panel, progress, show, show_json, teaching
 from .working import evaluate_all
 
 if TYPE_CHECKING:
+    import torch
+
     from ..datasets import Dataset
     from ..label_check import LabelReport
     from ..metrics import Metrics
@@ -73,15 +75,17 @@ def command(
     from ..neighbours import element_indices
 
     kernels_for(device, the_recipe.dtype, machine.kernels)
-    dataset = reading.load(data)
-    if train_size is not None:
-        dataset = dataset.subsample(train_size, the_recipe.seed)
-    held_out = None if valid is None else reading.load(valid)
-    if held_out is not None:
-        element_indices(held_out.structures.numbers, dataset.structures.elements)
-    checked = _check_labels(dataset, device, machine.kernels) if label_check else None
-
     with progress() as tell:
+        tell("reading", 0, 1)
+        dataset = reading.load(data)
+        if train_size is not None:
+            dataset = dataset.subsample(train_size, the_recipe.seed)
+        held_out = None if valid is None else reading.load(valid)
+        if held_out is not None:
+            element_indices(held_out.structures.numbers, dataset.structures.elements)
+        tell("label check", 0, 1)
+        checked = _check_labels(dataset, device) if label_check else None
+        tell("axes", 0, 1)
         potential = fit(
             dataset,
             the_recipe,
@@ -103,13 +107,13 @@ def command(
     _tell(_Trained(model, report, potential, checked, metrics, valid), dataset, as_json)
 
 
-def _check_labels(dataset: Dataset, device: Any, kernels: str | None) -> LabelReport | None:
+def _check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
     """What the label check says: nothing, a warning, or an InputError when it is clear-cut."""
     from ..label_check import check_labels
 
     if not {"energies", "forces"} <= set(dataset.labels.kinds):
         return None
-    found = check_labels(dataset, device=device, kernels=kernels)
+    found = check_labels(dataset, device=device)
     text = "\n".join(found.findings)
     if found.refuse:
         raise InputError(

@@ -27,6 +27,7 @@ def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, s
     element_indices(structures.numbers, predictor.basis.elements)  # a stranger is told of before the work, not midway
     parts: list[Prediction] = []
     with progress() as tell:
+        tell("predicting", 0, len(structures))
         for index in batches(structures.counts, PORTION):
             parts.append(predictor.predict(structures.select(index), forces=forces, stress=stress))
             tell("predicting", int(index[-1]) + 1, len(structures))

@@ -1,0 +1,154 @@
+"""Prediction beside torch.cos: a batch of aspirin, one molecule, a box of water, and boxes of growing size.
+
+    python benchmarks/prediction.py [--quick]
+
+Weights are random: time does not depend on them. Ratios are taken within one run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import lzma
+import resource
+import subprocess
+import sys
+from dataclasses import replace
+
+import ase.io
+import numpy as np
+import torch
+from ase import Atoms
+from common import SHARED_DATA, best_of, table, write
+
+from qml_lightning.baseline import Baseline
+from qml_lightning.basis import draw
+from qml_lightning.features import n_weights
+from qml_lightning.potential import Potential
+from qml_lightning.recipes import ANGULAR_PAIR, DEFAULT, Recipe
+from qml_lightning.structures import Structures, structures_from_arrays, structures_from_ase
+
+N_FEATURES = 16384
+SIZES = (1_500, 3_000, 12_000, 36_000, 100_000)
+
+
+def variants() -> dict[str, Recipe]:
+    """Recipes that are timed: the default, with paired features, and the paper's representation."""
+    features = replace(DEFAULT.features, n_features=N_FEATURES)
+    single = replace(DEFAULT, precision="float32", features=features, projection_samples=300)
+    return {
+        "default": single,
+        "default, paired": replace(single, features=replace(features, paired=True)),
+        "paper's angular pair": replace(single, representation=ANGULAR_PAIR.representation),
+        "default, float64": replace(single, precision="float64"),
+    }
+
+
+def potential_for(structures: Structures, recipe: Recipe) -> Potential:
+    """Axes from the structures, random weights."""
+    random = np.random.default_rng(0)
+    projection, maps = draw(structures, recipe, random)
+    weights = torch.from_numpy(random.standard_normal(n_weights(maps, recipe.features.blocks)))
+    zero = torch.zeros(len(structures.elements), dtype=torch.float64)
+    return Potential(structures.elements, recipe, projection, maps, weights, Baseline(structures.elements, zero))
+
+
+def aspirin(n: int) -> Structures:
+    data = np.load(SHARED_DATA / "rmd17" / "rmd17_aspirin.npz")
+    return structures_from_arrays([data["nuclear_charges"]] * n, list(data["coords"][:n]))
+
+
+def water(n_atoms: int) -> Atoms:
+    """At least `n_atoms` atoms: the box of 6540 repeated, then whole molecules cut away and the box shrunk to match."""
+    with lzma.open(SHARED_DATA / "structures" / "water_6540.extxyz.xz", "rt") as file:
+        box = ase.io.read(file, format="extxyz")
+    box.pbc = True
+    box.wrap()
+    times = int(np.ceil((n_atoms / len(box)) ** (1 / 3)))
+    box = box * (times, times, times)
+    # a slab of the wanted number of molecules: oxygen first, its two hydrogens follow
+    order = np.argsort(box.positions[0::3, 2], kind="stable")[: (n_atoms + 2) // 3]
+    chosen = box[np.sort(np.concatenate([3 * order, 3 * order + 1, 3 * order + 2]))]
+    chosen.cell[2, 2] *= len(chosen) / len(box)
+    chosen.cell[2, 2] += 2.0  # so that the two new faces do not meet
+    return chosen
+
+
+def floor(n_atoms: int) -> float:
+    """Seconds of torch.cos over (atoms, N_FEATURES), float32."""
+    u = torch.randn(n_atoms, N_FEATURES)
+    out = torch.empty_like(u)
+    return best_of(lambda: torch.cos(u, out=out), 5)
+
+
+def one_size(n_atoms: int) -> None:
+    """Time and memory of one size, in a process of its own: `python prediction.py --size N` prints them."""
+    atoms = water(n_atoms)
+    predictor = potential_for(structures_from_ase(water(600)), variants()["default"]).on(skin=0.5)
+    structures = structures_from_ase(atoms)
+    # the memory of libraries, kernels and tables is not that of the atoms
+    predictor.predict(structures_from_ase(water(600)))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    seconds = best_of(lambda: predictor.predict(structures), max(2, 40_000 // n_atoms))
+    kib = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / len(atoms)
+    volume = 4 / 3 * np.pi * (predictor.cutoff + predictor.skin) ** 3
+    pairs = volume * len(atoms) / atoms.get_volume()
+    print(len(atoms), seconds, kib, pairs * 4 / 1024)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--quick", action="store_true", help="fewer repeats and no box above 12 000 atoms")
+    parser.add_argument("--size", type=int)
+    arguments = parser.parse_args()
+    if arguments.size:
+        return one_size(arguments.size)
+    repeats = 3 if arguments.quick else 10
+    molecules = aspirin(500)
+    cosine = floor(molecules.n_atoms) / molecules.n_atoms
+    results: dict[str, object] = {"torch.cos, µs per atom": 1e6 * cosine}
+    rows = [["torch.cos", f"{1e6 * cosine:.2f} µs/atom", "1"]]
+
+    def add(name: str, seconds_per_atom: float) -> None:
+        ratio = seconds_per_atom / cosine
+        results[name] = {"µs per atom": 1e6 * seconds_per_atom, "times torch.cos": ratio}
+        rows.append([name, f"{1e6 * seconds_per_atom:.2f} µs/atom", f"{ratio:.2f}"])
+
+    for name, recipe in variants().items():
+        potential = potential_for(molecules[:40], recipe)
+        add(f"500 aspirin, {name}", best_of(lambda p=potential: p.predict(molecules), repeats) / molecules.n_atoms)
+        one = molecules[:1]
+        api = best_of(lambda p=potential, one=one: p.predict(one), 100 * repeats)
+        atoms = Atoms(one.numbers.numpy(), one.positions.numpy(), calculator=potential.calculator())
+        moves = np.random.default_rng(1).normal(scale=1e-4, size=(97, len(atoms), 3))
+        count = iter(range(10**9))
+
+        def step(atoms: Atoms = atoms, moves: np.ndarray = moves, count=count) -> None:
+            atoms.positions += moves[next(count) % 97]
+            atoms.get_forces()
+
+        through_ase = best_of(step, 100 * repeats)
+        results[f"one aspirin, {name}"] = {"API, ms": 1e3 * api, "ASE, ms": 1e3 * through_ase}
+        rows.append([f"one aspirin, {name}", f"API {1e3 * api:.3f} ms", f"ASE {1e3 * through_ase:.3f} ms"])
+
+    box = water(12_000)
+    for name in ("default", "paper's angular pair"):
+        potential = potential_for(structures_from_ase(water(600)), variants()[name])
+        structures = structures_from_ase(box)
+        add(f"water of 12 000 atoms, {name}", best_of(lambda p=potential, s=structures: p.predict(s), 3) / len(box))
+
+    sizes = []
+    for n in [size for size in SIZES if size <= 12_000 or not arguments.quick]:
+        command = [sys.executable, __file__, "--size", str(n)]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        atoms, seconds, kib, list_kib = (float(value) for value in printed)
+        sizes.append(
+            {"atoms": int(atoms), "µs per atom": 1e6 * seconds / atoms, "KiB per atom": kib, "of it the list": list_kib}
+        )
+        rows.append([f"water of {int(atoms)} atoms", f"{1e6 * seconds / atoms:.2f} µs/atom", f"{kib:.2f} KiB/atom"])
+    results["growing boxes of water, skin 0.5 Å"] = sizes
+    print(table(["prediction", "time", "times torch.cos"], rows))
+    print(write("prediction", results))
+
+
+if __name__ == "__main__":
+    main()
