@@ -50,29 +50,29 @@ def main() -> None:
             f = sorf(paired)
             name = "paired  " if paired else "unpaired"
             many = best(lambda f=f: native.energy_and_slope(f, x, weights), 5)
-            molecule = best(
-                lambda f=f: [native.energy_and_slope(f, x[:n], weights) for n in counts.values()], 200
-            )
+            molecule = best(lambda f=f: [native.energy_and_slope(f, x[:n], weights) for n in counts.values()], 200)
             few = best(lambda f=f: native.energy_and_slope(f, x[:21], weights), 200)
             print(
-                f"  energy and slope, {name}: 10500 atoms {many / 10500 * 1e6:6.2f} µs/atom; 21 atoms {few * 1e6:6.1f} µs; "
-                f"aspirin as 9 + 8 + 4 atoms {molecule * 1e6:6.1f} µs"
+                f"  energy and slope, {name}: 10500 atoms {many / 10500 * 1e6:6.2f} µs/atom; "
+                f"21 atoms {few * 1e6:6.1f} µs; aspirin as 9 + 8 + 4 atoms {molecule * 1e6:6.1f} µs"
             )
+        n = 20 * 21 * 60  # tangents of 20 aspirin molecules
+        owner = torch.arange(n) // 60
+        row = owner // 21 * 63 + torch.randint(0, 63, (n,), generator=generator)
+        tangents = torch.randn(n, RANK, generator=generator)
         for paired in (False, True):
-            f = sorf(paired)
-            n = 20 * 21 * 60  # tangents of 20 aspirin molecules
-            owner = torch.arange(n) // 60
-            row = owner // 21 * 63 + torch.randint(0, 63, (n,), generator=generator)
-            tangents = torch.randn(n, RANK, generator=generator)
-            rows = torch.zeros(20 * 63, N_FEATURES)
-            seconds = best(
-                lambda f=f: native.force_rows(f, x[:420], tangents, owner, row, rows, 0, f.n_frequencies), 3
-            )
-            print(f"  force rows, {'paired' if paired else 'unpaired'}: {seconds / n * 1e6:6.2f} µs/tangent")
-            moment = best(lambda f=f: native.feature_moment(f, x, x[:, 0].contiguous(), x), 3)
-            print(f"  feature moment, values and tangents: {moment / 10500 * 1e6:6.2f} µs/atom")
-            seconds = best(lambda f=f: native.features(f, x[:2100]), 3)
-            print(f"  features: {seconds / 2100 * 1e6:6.2f} µs/atom")
+            training(sorf(paired), x, tangents, owner, row)
+
+
+def training(f: FeatureMap, x: torch.Tensor, tangents: torch.Tensor, owner: torch.Tensor, row: torch.Tensor) -> None:
+    """The kernels of a fit, on the threads that torch has."""
+    rows = torch.zeros(int(row.max()) + 1, N_FEATURES)
+    seconds = best(lambda: native.force_rows(f, x[:420], tangents, owner, row, rows, 0, f.n_frequencies), 3)
+    print(f"  force rows, {'paired' if f.paired else 'unpaired'}: {seconds / len(owner) * 1e6:6.2f} µs/tangent")
+    seconds = best(lambda: native.feature_moment(f, x, x[:, 0].contiguous(), x), 3)
+    print(f"  feature moment, values and tangents: {seconds / len(x) * 1e6:6.2f} µs/atom")
+    seconds = best(lambda: native.features(f, x[:2100]), 3)
+    print(f"  features: {seconds / 2100 * 1e6:6.2f} µs/atom")
 
 
 if __name__ == "__main__":

@@ -58,7 +58,8 @@ def matrix_of(f: FeatureMap) -> Tensor:
     """The linear part as one explicit matrix, (frequencies, rank)."""
     if f.matrix is not None:
         return f.matrix
-    assert f.signs is not None and f.row_scale is not None
+    assert f.signs is not None
+    assert f.row_scale is not None
     h = torch.from_numpy(hadamard(f.rank).astype(np.float64)).to(f.phases.dtype)
     blocks = []
     for signs in f.signs:
@@ -157,7 +158,7 @@ def test_kernels_are_as_exact_as_explicit_matrices(isa, dtype, n_transforms, ran
             if name == "energy":  # cancels: its error is that of the sum of its terms
                 size = f.amplitude * inputs.weights.double().norm()
             error = (found[name].double() - truth).abs().max()
-            # the margin: the largest error of a few numbers is a matter of luck, and in float64 the naive twin is the truth
+            # the margin: the largest of a few errors is a matter of luck, and in float64 the naive twin is the truth
             margin = 16 if dtype == torch.float32 else 128
             allowed = 2 * (plain[name].double() - truth).abs().max() + margin * torch.finfo(dtype).eps * size
             assert error <= allowed, (name, n_atoms, float(error), float(allowed))
@@ -168,8 +169,10 @@ def test_no_atoms_give_nothing(isa, n_transforms):
     f = feature_map(n_transforms, 16, True, torch.float32)
     found = fast(f, Inputs.drawn(f, 0), *tile(f))
     assert found["features"].shape == (0, f.n_features)
-    assert found["energy"].shape == (0,) and found["slope"].shape == (0, 16)
-    assert not found["moment"].any() and not found["rows"].any()
+    assert found["energy"].shape == (0,)
+    assert found["slope"].shape == (0, 16)
+    assert not found["moment"].any()
+    assert not found["rows"].any()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -208,7 +211,8 @@ def test_force_rows_add_to_what_is_there_and_respect_the_leading_dimension(isa):
     wide = torch.ones(inputs.n_rows, 100, dtype=torch.float64)
     native.force_rows(f, inputs.x, inputs.many, inputs.owner, inputs.row, wide[:, 10:42], 16, 48)
     torch.testing.assert_close(wide[:, 10:42] - 1, fast(f, inputs, 16, 48)["rows"])
-    assert (wide[:, :10] == 1).all() and (wide[:, 42:] == 1).all()
+    assert (wide[:, :10] == 1).all()
+    assert (wide[:, 42:] == 1).all()
 
 
 @pytest.mark.parametrize("which", ["coefficients", "tangents"])
@@ -256,7 +260,8 @@ def test_rows_and_owners_out_of_range_are_refused():
     f = feature_map(2, 16, False, torch.float32)
     i = Inputs.drawn(f, 5)
     out = torch.zeros(i.n_rows, f.n_frequencies)
-    for owner, row, said in ((i.owner.flip(0), i.row, "owner"), (i.owner + 5, i.row, "owner"), (i.owner, i.row - 7, "row")):
+    bad = [(i.owner.flip(0), i.row, "owner"), (i.owner + 5, i.row, "owner"), (i.owner, i.row - 7, "row")]
+    for owner, row, said in bad:
         with pytest.raises(InputError, match=said):
             native.force_rows(f, i.x, i.many, owner, row, out, 0, f.n_frequencies)
     for first, last in ((-16, 16), (32, 16), (0, 64)):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import resource
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -266,12 +266,18 @@ def test_two_atoms_on_one_spot_are_refused_by_name(skin):
 
 def test_an_atom_too_close_to_its_own_image_is_refused():
     predictor = potential_for([Atoms("He")]).on(kernels="native")
-    with pytest.raises(InputError, match="Structure 0: atoms 0 and 0 are 0.05 Å apart"):
+    with pytest.raises(InputError, match=r"Structure 0: atoms 0 and 0 are 0\.05 Å apart"):
         predictor.predict(Atoms("He", cell=[0.05, 0, 0], pbc=[True, False, False]))
     with pytest.raises(InputError, match="The cell of structure 0 is so small"):
         predictor.predict(Atoms("He", cell=[1e-4, 1e-4, 1e-4], pbc=True))
 
 
+def resident() -> int:
+    """Pages of this process that are in memory."""
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="asks Linux for its memory")
 def test_a_thousand_steps_take_no_more_memory_than_the_first_ones():
     atoms = rattled(bulk("Cu", cubic=True) * (2, 2, 2), 9)
     predictor = potential_for([atoms]).on(kernels="native", precision="float32", skin=0.3)
@@ -282,5 +288,5 @@ def test_a_thousand_steps_take_no_more_memory_than_the_first_ones():
         noise = 0.1 * torch.rand(structures.positions.shape, generator=random, dtype=torch.float64)
         predictor.predict(replace(structures, positions=structures.positions + noise))
         if step == 100:
-            before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 1024  # KiB
+            before = resident()
+    assert resident() - before < 256  # pages of 4 KiB

@@ -199,6 +199,10 @@ void require_parameters(const char *function, const qml_fchl19 *p) {
   if (!(p->cutoff > 0) || !(p->eta2 > 0) || !(p->eta3 > 0) || !std::isfinite(p->cutoff + p->eta2 + p->eta3) ||
       !std::isfinite(p->decay2 + p->decay3 + p->weight3))
     fail(QML_BAD_ARGUMENT, "%s: cutoff, eta2 and eta3 must be positive and all parameters finite.", function);
+  // the Gaussians are split into factors of each distance (fchl19_three_body.hpp), which would leave the range of double
+  if (p->eta3 * p->cutoff * p->cutoff > 2800)
+    fail(QML_UNSUPPORTED, "%s: eta3 * cutoff^2 must not be above 2800, got %g.", function,
+         p->eta3 * p->cutoff * p->cutoff);
 }
 
 namespace {

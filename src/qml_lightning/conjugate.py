@@ -83,23 +83,25 @@ def conjugate_gradients(
     most_iterations: int = 500,
     held_out: Callable[[Tensor], float] | None = None,
     look_every: int = 5,
-    patience: int = 3,
+    patience: int = 4,
     state: State | None = None,
     tell: Callable[[State], None] | None = None,
 ) -> State:
     """Weights w = Zᵀ β with (Z Zᵀ + ridge) β = targets.
 
     Ends when the residual falls below `tolerance`, or when the error on held-out rows, looked at every `look_every`
-    iterations, has not fallen by a thousandth in `patience` looks. Goes on from `state` where one is given.
+    iterations, is below that of no model at all and has not fallen by a thousandth in `patience` looks (at first it may
+    rise). Goes on from `state` where one is given.
     """
     started = time.perf_counter() - (state.history[-1].seconds if state and state.history else 0.0)
     scale = float(targets.norm())
     if state is None:
         state = _start(z, targets, precondition)
-    best, looks = math.inf, 0
+    # the error of no model at all: until it is beaten, patience is not tried
+    best, looks = (math.inf if held_out is None else held_out(torch.zeros_like(state.weights))), 0
     for past in state.history:
         best, looks = _seen(best, looks, past.held_out)
-    while state.number < most_iterations and float(state.residual.norm()) > tolerance * scale and looks < patience:
+    while state.number < most_iterations and float(state.residual.norm()) > tolerance * scale and looks <= patience:
         along = z.transposed_times(state.direction)
         image = z.times(along) + ridge * state.direction
         curvature = float(state.direction @ image)
@@ -139,7 +141,9 @@ def _start(z: Operator, targets: Tensor, precondition: Callable[[Tensor], Tensor
 
 
 def _seen(best: float, looks: int, error: float | None) -> tuple[float, int]:
-    """The best error so far, and how many looks ago it was last improved by a thousandth."""
+    """The best error so far, and how many looks ago it was last improved by a thousandth; 0 before the first time."""
     if error is None:
         return best, looks
-    return (error, 0) if error < 0.999 * best else (best, looks + 1)
+    if error < 0.999 * best:
+        return error, 1
+    return best, looks + (looks > 0)

@@ -15,6 +15,7 @@ from .basis import draw, make_basis
 from .datasets.dataset import Dataset
 from .errors import InputError
 from .features import n_weights
+from .neighbours import check_distances
 from .potential import Potential
 from .recipes import DEFAULT, Recipe
 from .structures import Labels, checked
@@ -40,6 +41,7 @@ def fit(
     recipe.check()
     tell = progress or (lambda what, done, of: None)
     structures = checked(data.structures, data.labels)
+    check_distances(structures)
     labels = _chosen(data.labels, targets)
     elements = structures.elements
     random = np.random.default_rng(recipe.seed)

@@ -81,6 +81,7 @@ def load_model(path: str | Path) -> Potential:
             FeatureMap(phases[e], recipe.features.paired, *(parts[n][e] for n in ("signs", "row_scale", "matrix")))
             for e in range(len(elements))
         )
+        _check_shapes(header, recipe, tensors)
         return Potential(
             elements,
             recipe,
@@ -92,6 +93,27 @@ def load_model(path: str | Path) -> Potential:
         )
     except (KeyError, TypeError, IndexError) as problem:
         raise ModelError(f"{path} is a {FORMAT} model with a part missing or altered ({problem}).") from problem
+
+
+def _check_shapes(header: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
+    """A KeyError where tensors do not fit the recipe that the header tells."""
+    n, features = len(header["elements"]), recipe.features
+    frequencies = features.n_features // (1 + features.paired)
+    wanted = {
+        "weights": (features.n_features * (n if features.blocks else 1),),
+        "baseline": (n,),
+        "explained": (n,),
+        "projection": (n, recipe.representation.arguments(n).size, recipe.rank),
+        "phases": (n, frequencies),
+    }
+    if features.method == "sorf":
+        wanted["signs"] = (n, frequencies // recipe.rank, features.n_transforms, recipe.rank)
+        wanted["row_scale"] = (n, frequencies)
+    else:
+        wanted["matrix"] = (n, frequencies, recipe.rank)
+    for name, shape in wanted.items():
+        if tuple(tensors[name].shape) != shape:
+            raise KeyError(f"{name} of shape {shape}, found {tuple(tensors[name].shape)}")
 
 
 def _read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

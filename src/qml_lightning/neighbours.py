@@ -10,10 +10,13 @@ from torch import Tensor
 from vesin import NeighborList
 
 from .errors import InputError
-from .structures import SHORTEST_DISTANCE, Structures
+from .structures import SHORTEST_DISTANCE, Structures, batches
 
 # Up to this many atoms all pairs of a molecule are cheaper than a cell list.
 ALL_PAIRS_ATOMS = 100
+# Atoms whose distances are looked at together before any work.
+CHECKED_AT_ONCE = 20_000
+CHECKED_WITHIN = 1.5  # Å: with the shortest distance itself a cell list would have millions of empty cells
 
 
 @dataclass(frozen=True)
@@ -63,13 +66,7 @@ def pairs_within(structures: Structures, cutoff: float, elements: tuple[int, ...
     if not cutoff > 0:
         raise InputError(f"A cutoff is a positive length in Å, got {cutoff}.")
     element = element_indices(structures.numbers, elements)
-    small = ~structures.periodic.any(1) & (structures.counts <= ALL_PAIRS_ATOMS)
-    centre, neighbour, shift = _all_pairs(structures, small)
-    listed = [_listed(structures, s, cutoff) for s in (~small).nonzero()[:, 0].tolist()]
-    centre = torch.cat([centre, *(part[0] for part in listed)])
-    neighbour = torch.cat([neighbour, *(part[1] for part in listed)])
-    shift = torch.cat([shift, *(part[2] for part in listed)])
-
+    centre, neighbour, shift = _candidates(structures, cutoff)
     vector = _vectors(structures, centre, neighbour, shift)
     squared = vector.square().sum(1)
     _check_distances(structures, centre, neighbour, squared)
@@ -79,6 +76,24 @@ def pairs_within(structures: Structures, cutoff: float, elements: tuple[int, ...
     counts = torch.bincount(key[order], minlength=structures.n_atoms * len(elements))
     segments = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
     return Pairs(centre[order], neighbour[order], shift[order], vector[order], segments)
+
+
+def check_distances(structures: Structures) -> None:
+    """Nothing, or an InputError that names the first two atoms on one spot; structures are counted from the first."""
+    for index in batches(structures.counts, CHECKED_AT_ONCE):
+        part = structures.select(index)
+        centre, neighbour, shift = _candidates(part, CHECKED_WITHIN)
+        squared = _vectors(part, centre, neighbour, shift).square().sum(1)
+        _check_distances(part, centre, neighbour, squared, first=int(index[0]))
+
+
+def _candidates(structures: Structures, cutoff: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Centre, neighbour and shift of all pairs closer than `cutoff`, and of some that are not."""
+    small = ~structures.periodic.any(1) & (structures.counts <= ALL_PAIRS_ATOMS)
+    parts = [_all_pairs(structures, small)]
+    parts += [_listed(structures, s, cutoff) for s in (~small).nonzero()[:, 0].tolist()]
+    centre, neighbour, shift = (torch.cat(values) for values in zip(*parts, strict=True))
+    return centre, neighbour, shift
 
 
 def _vectors(structures: Structures, centre: Tensor, neighbour: Tensor, shift: Tensor) -> Tensor:
@@ -115,14 +130,17 @@ def _listed(structures: Structures, s: int, cutoff: float) -> tuple[Tensor, Tens
     return as_int64[0] + start, as_int64[1] + start, as_int64[2]
 
 
-def _check_distances(structures: Structures, centre: Tensor, neighbour: Tensor, squared: Tensor) -> None:
+def _check_distances(
+    structures: Structures, centre: Tensor, neighbour: Tensor, squared: Tensor, first: int = 0
+) -> None:
     close = squared < SHORTEST_DISTANCE**2
     if close.any():
         p = int(close.nonzero()[0, 0])
         s = int(structures.structure_of_atom[centre[p]])
         i, j = (int(index[p] - structures.offsets[s]) for index in (centre, neighbour))
+        apart = f"{squared[p].sqrt():.3g} Å apart, less than {SHORTEST_DISTANCE} Å"
         raise InputError(
-            f"Structure {s}: atoms {i} and {j} are {squared[p].sqrt():.3g} Å apart, less than {SHORTEST_DISTANCE} Å. "
+            f"Structure {first + s}: atoms {i} and {j} are {apart}. "
             "Two atoms cannot stand on one spot: remove one, or check the cell and the unit of length."
         )
 

@@ -85,7 +85,7 @@ class Recipe:
         parts = dict(values)
         parts["representation"] = FCHL19(**parts["representation"])
         parts["features"] = FeatureSettings(**parts["features"])
-        parts["solver"] = SolverSettings(**parts["solver"])
+        parts["solver"] = SolverSettings(**parts.get("solver", {}))  # models of before there was a choice
         return cls(**parts)
 
 

@@ -16,7 +16,7 @@ from .conjugate import SmallModelPreconditioner, State, conjugate_gradients
 from .design import labelled_rows, targets_of
 from .matrixfree import matrix_free
 from .normal import Equations, Gram, equations_for, memory_for
-from .recipes import Recipe
+from .recipes import Recipe, SolverSettings
 from .resources import require_memory
 from .solve import solve
 from .structures import Labels, Structures
@@ -98,7 +98,7 @@ def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Prog
         "rows": {kind: int(target.isfinite().sum()) for kind, target in learn.targets.items()},
         "held_out_structures": n_held,
         "preconditioner_features": n_small,
-        "converged": _converged(state, settings.tolerance),
+        "converged": _converged(state, settings),
         "history": [asdict(step) for step in state.history],
     }
 
@@ -119,8 +119,8 @@ def _held_out_error(basis: Basis, held: Problem, recipe: Recipe) -> Callable[[Te
     return lambda weights: float((rows.times(weights) - y).square().mean().sqrt())
 
 
-def _converged(state: State, tolerance: float) -> str:
-    last = state.history[-1]
-    if last.residual <= tolerance:
-        return "residual below the tolerance"
-    return "held-out error fell no more" if last.held_out is not None else "no: most_iterations reached"
+def _converged(state: State, settings: SolverSettings) -> str:
+    if state.history and state.history[-1].residual > settings.tolerance:
+        most = settings.most_iterations
+        return "held-out error fell no more" if state.number < most else f"no: stopped after {most} iterations"
+    return "residual below the tolerance"

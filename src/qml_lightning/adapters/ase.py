@@ -70,7 +70,7 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
         super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]
         assert self.atoms is not None  # ASE keeps a copy of what it was given
         structures = structures_from_ase(self.atoms)
-        has_volume = bool(structures.volumes.isfinite())
+        has_volume = bool(structures.periodic.any()) and bool(structures.volumes.isfinite())
         if "stress" in properties and not has_volume:
             raise PropertyNotImplementedError(
                 "Stress is an energy per volume, and these atoms have none: they are not periodic, or their cell is "

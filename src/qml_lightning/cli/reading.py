@@ -28,11 +28,12 @@ def number(value: float) -> str:
 
 def error_table(title: str, metrics: Metrics) -> Group:
     """MAE and RMSE, a line for each kind of label, and for the forces on each element."""
+    by_element = metrics.forces_by_element if len(metrics.forces_by_element) > 1 else {}
     lines: list[tuple[str, Error | None, str]] = [
         ("energy", metrics.energy, "meV"),
         ("energy per atom", metrics.energy_per_atom, "meV"),
         ("forces", metrics.forces, "meV/Å"),
-        *((f"  on {symbol(z)}", error, "meV/Å") for z, error in sorted(metrics.forces_by_element.items())),
+        *((f"  on {symbol(z)}", error, "meV/Å") for z, error in sorted(by_element.items())),
         ("stress", metrics.stress, "meV/Å³"),
     ]
     rows = [

@@ -72,7 +72,7 @@ def command(
     from .. import fit
     from ..kernels import kernels_for
     from ..modelfile import save_model
-    from ..neighbours import element_indices
+    from ..neighbours import check_distances, element_indices
 
     kernels_for(device, the_recipe.dtype, machine.kernels)
     with progress() as tell:
@@ -80,6 +80,7 @@ def command(
         dataset = reading.load(data)
         if train_size is not None:
             dataset = dataset.subsample(train_size, the_recipe.seed)
+        check_distances(dataset.structures)
         held_out = None if valid is None else reading.load(valid)
         if held_out is not None:
             element_indices(held_out.structures.numbers, dataset.structures.elements)

@@ -20,11 +20,13 @@ def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, s
     """The prediction for all structures, with a bar."""
     import torch
 
-    from ..neighbours import element_indices
+    from ..neighbours import check_distances, element_indices
     from ..potential import Prediction
     from ..structures import batches
 
-    element_indices(structures.numbers, predictor.basis.elements)  # a stranger is told of before the work, not midway
+    # told before the work and not midway, and counted from the first structure, not from that of a portion
+    element_indices(structures.numbers, predictor.basis.elements)
+    check_distances(structures)
     parts: list[Prediction] = []
     with progress() as tell:
         tell("predicting", 0, len(structures))

@@ -76,6 +76,8 @@ _SIGNATURES: dict[str, list[type]] = {
     "force_rows": [POINTER(FeatureMapStruct), _I, _P, _I, _P, _P, _P, _I, _I, _I, _P, _I, c_int32],
     "energy_and_slope": [POINTER(FeatureMapStruct), _I, _P, _P, _P, _P, c_int32],
     "feature_moment": [POINTER(FeatureMapStruct), _I, _P, _P, _P, _P, c_int32],
+    "tangent_products": [_I, _I, _P, _P, _I, _P, _P, c_int32],
+    "tangent_sums": [_I, _I, _P, _P, _P, _I, _P, c_int32],
 }
 
 
@@ -108,7 +110,9 @@ def _library() -> ctypes.CDLL:
     library.qml_use_isa.restype = c_int32
     for name, arguments in _SIGNATURES.items():
         for suffix in _SUFFIX.values():
-            function = getattr(library, f"qml_{name}_{suffix}")
+            function = getattr(library, f"qml_{name}_{suffix}", None)
+            if function is None:
+                raise ImportError(f"{path} has no qml_{name}_{suffix}: it is older than this package. Build it anew.")
             function.argtypes, function.restype = arguments, c_int32
     return library
 
@@ -345,3 +349,46 @@ def predictor(
     from .native_predictor import NativePredictor
 
     return NativePredictor(p, projections, maps, weights, baseline, dtype=dtype, skin=skin)
+
+
+# ---- tangents --------------------------------------------------------------------------------------------------------
+
+
+def tangent_products(tangents: Tensor, owner: Tensor, x: Tensor) -> Tensor:
+    n, rank = tangents.shape
+    _shaped("owner", owner, n)
+    _shaped("x", x, len(x), rank)
+    out = torch.empty(n, dtype=torch.float64)
+    dtype = tangents.dtype
+    _call(
+        "tangent_products",
+        dtype,
+        rank,
+        n,
+        _address(tangents, dtype),
+        _address(owner, torch.int64),
+        len(x),
+        _address(x, dtype),
+        _address(out, torch.float64),
+    )
+    return out
+
+
+def tangent_sums(tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners: int) -> Tensor:
+    n, rank = tangents.shape
+    _shaped("owner", owner, n)
+    _shaped("coefficients", coefficients, n)
+    out = tangents.new_empty(n_owners, rank)
+    dtype = tangents.dtype
+    _call(
+        "tangent_sums",
+        dtype,
+        rank,
+        n,
+        _address(tangents, dtype),
+        _address(owner, torch.int64),
+        _address(coefficients.double().contiguous(), torch.float64),
+        n_owners,
+        _address(out, dtype),
+    )
+    return out

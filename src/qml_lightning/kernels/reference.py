@@ -144,8 +144,8 @@ def _three_body(p: FCHL19Arguments, one: Tensor, other: Tensor) -> Tensor:
     cos_one = -(one * between).sum(-1) / (r1 * r3)
     cos_other = (other * between).sum(-1) / (r2 * r3)
     cross = torch.linalg.cross(one, other).square().sum(-1)
-    # the derivative of sin θ does not exist for collinear atoms: taken as 0
-    bent = cross > 0
+    # the derivative of sin θ does not exist for collinear atoms: taken as 0, also where rounding leaves a residue
+    bent = cross > (4.0 * torch.finfo(one.dtype).eps * r1 * r2) ** 2
     sin_centre = torch.where(bent, torch.sqrt(torch.where(bent, cross, 1.0)), 0.0) / (r1 * r2)
     weight = p.weight3 * (1.0 + 3.0 * cos_centre * cos_one * cos_other) * (r1 * r2 * r3) ** (-p.decay3)
     weight = weight * _cutoff(r1, p.cutoff) * _cutoff(r2, p.cutoff)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import html
 import io
-import math
 import os
 import textwrap
 from collections.abc import Sequence
@@ -32,6 +31,7 @@ COLOURS = {1: "#7f7f7f", 6: "#222222", 7: "#2454a6", 8: "#c8322b", 9: "#3a923a",
 TURNS = ("#2454a6", "#c8322b", "#3a923a", "#8a4fa3", "#b8860b", "#1b8a8f")
 # Points drawn at most in one panel: more would only make the file large.
 MOST_POINTS = 20_000
+FEW_POINTS = 200  # these are drawn larger
 GREY = "#555555"
 STYLE: Any = {
     "font.family": "sans-serif",
@@ -147,7 +147,13 @@ def _points(parity: Axes, error: Axes, x: np.ndarray, y: np.ndarray, colour: str
     if len(x) > MOST_POINTS:
         chosen = np.random.default_rng(0).permutation(len(x))[:MOST_POINTS]
         x, y = x[chosen], y[chosen]
-    style: Any = {"markersize": 3, "markeredgewidth": 0, "color": colour, "label": label, "rasterized": True}
+    style: Any = {
+        "markersize": 3 if len(x) > FEW_POINTS else 6,
+        "markeredgewidth": 0,
+        "color": colour,
+        "label": label,
+        "rasterized": True,
+    }
     parity.plot(x, y, ".", alpha=0.6, **style)
     error.plot(x, 1000 * (y - x), ".", alpha=0.5, **style)
 
@@ -174,11 +180,12 @@ def _absent(parity: Axes, error: Axes, text: str) -> None:
 def _errors(axes: Axes, metrics: Metrics, held_out: bool) -> None:
     from ase.data import chemical_symbols
 
+    by_element = metrics.forces_by_element if len(metrics.forces_by_element) > 1 else {}
     lines = [
         ("energy", metrics.energy, "meV"),
         ("energy per atom", metrics.energy_per_atom, "meV"),
         ("forces", metrics.forces, "meV/Å"),
-        *((f"   on {chemical_symbols[z]}", e, "meV/Å") for z, e in sorted(metrics.forces_by_element.items())),
+        *((f"   on {chemical_symbols[z]}", e, "meV/Å") for z, e in sorted(by_element.items())),
         ("stress", metrics.stress, "meV/Å³"),
     ]
     rows = [(name, _milli(e.mae), _milli(e.rmse), unit) for name, e, unit in lines if e is not None]
@@ -196,13 +203,13 @@ def _milli(value: float) -> str:
 def _facts(axes: Axes, potential: Potential) -> None:
     recipe, made = potential.recipe, potential.provenance
     fchl19 = recipe.representation
-    kept = math.floor(1e4 * float(potential.projection.explained.min())) / 100
+    lost = max(0.0, 1.0 - float(potential.projection.explained.min()))
     values = {
         "structures": f"{made.get('structures', 0):,} ({made.get('atoms', 0):,} atoms)",
         "equations": ", ".join(f"{n:,} {kind}" for kind, n in made.get("targets", {}).items()),
         "features": f"{recipe.features.n_features:,} {recipe.features.method.upper()}, σ = {recipe.features.sigma:g}",
         "representation": f"FCHL19, {fchl19.cutoff:g} Å, angular {fchl19.angular}",
-        "projection": f"{recipe.rank} axes keep {kept:g} % or more",
+        "projection": f"{recipe.rank} axes, unexplained variance {lost:.0e}",
         "ridge": f"{recipe.ridge:g}",
         "time": f"{made.get('seconds', 0.0):.1f} s, {made.get('threads', '?')} threads, {made.get('kernels', '?')}",
     }
