@@ -19,8 +19,9 @@ SMALL = replace(
     DEFAULT,
     rank=32,
     ridge=1e-8,
+    precision="float64",
     representation=replace(DEFAULT.representation, n_radial2=8, n_radial3=6, cutoff=4.5),
-    features=replace(DEFAULT.features, n_features=256, sigma=4.0),
+    features=replace(DEFAULT.features, n_features=256, sigma=4.0, paired=False),
 )
 
 
