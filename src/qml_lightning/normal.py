@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-# Columns of the Gram matrix formed by one matrix product: half of the matrix is never computed.
-GRAM_TILE = 1024
+# Rows of the Gram matrix formed by one matrix product: half of the matrix is never computed. Long, low tiles run at 95 %
+# of the rate of a square product, tall ones at 80 %.
+GRAM_TILE = 256
 # Rows that wait for one product, in bytes: each product reads and writes the whole triangle, so rows come in bulk.
 BUFFER_BYTES = 512 * 1024**2
 
@@ -93,7 +94,7 @@ def memory_for(n_rows: int, n_columns: int) -> int:
 
 
 def add_product(gram: Tensor, rows: Tensor, weight: float) -> None:
-    """Lower triangle of gram += weight · rowsᵀ rows, a tile of columns at a time."""
+    """Lower triangle of gram += weight · rowsᵀ rows, a tile of its rows at a time."""
     for first in range(0, gram.shape[0], GRAM_TILE):
         last = min(first + GRAM_TILE, gram.shape[0])
-        gram[first:, first:last].addmm_(rows[:, first:].T, rows[:, first:last], alpha=weight)
+        gram[first:last, :last].addmm_(rows[:, first:last].T, rows[:, :last], alpha=weight)

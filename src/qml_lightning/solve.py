@@ -11,6 +11,9 @@ from torch import Tensor
 from .errors import SolveError
 from .normal import Equations, Gram, Rows
 
+# Columns of the factor formed at once: wide enough for matrix products at full rate, narrow beside the matrix.
+BLOCK = 256
+
 
 def solve(equations: Sequence[tuple[Equations, float]], ridge: float) -> Tensor:
     """Weights w that minimise Σ weight² |Z w − y|² + ridge |w|² over pairs (equations, weight).
@@ -49,21 +52,44 @@ def solve_positive(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
 
 
 def cholesky(matrix: Tensor, ridge: float) -> Tensor:
-    """Lower factor of matrix + ridge, from the lower triangle of `matrix`, which is overwritten."""
+    """`matrix` with the Cholesky factor of matrix + ridge in its lower triangle: in place, from the lower triangle.
+
+    The matrix itself is kept in the upper triangle, so that a larger ridge can be tried when this one does not do.
+    """
     diagonal = matrix.diagonal().clone()
-    factor = _factor(matrix, diagonal, ridge)
-    if factor is None:
+    for first in range(0, len(matrix), BLOCK):
+        last = first + BLOCK
+        matrix[first:last, last:] = matrix[last:, first:last].T
+        inner = matrix[first:last, first:last]
+        inner.copy_(inner.tril() + inner.tril(-1).T)
+    if not _factorised(matrix, diagonal, ridge):
         raise SolveError(
             f"The Gram matrix of size {len(matrix)} plus ridge {ridge:g} is not positive definite to rounding. "
             + _remedy(matrix, diagonal, ridge)
         )
-    return factor
+    return matrix
 
 
-def _factor(matrix: Tensor, diagonal: Tensor, ridge: float) -> Tensor | None:
-    matrix.diagonal().copy_(diagonal + ridge)
-    factor, failed = torch.linalg.cholesky_ex(matrix)
-    return None if int(failed) or not bool(factor.diagonal().isfinite().all()) else factor
+def _factorised(matrix: Tensor, diagonal: Tensor, ridge: float) -> bool:
+    """Whether the upper triangle, with diagonal + ridge, has a factor; it is then in the lower triangle.
+
+    A block of columns at a time, each brought up to date by one matrix product with those before it.
+    """
+    for first in range(0, len(matrix), BLOCK):
+        last = min(first + BLOCK, len(matrix))
+        panel = matrix[first:last, first:].T.contiguous()
+        upper = matrix[first:last, first:last].triu(1)
+        inner = panel[: last - first].copy_(upper + upper.T)
+        inner.diagonal().copy_(diagonal[first:last] + ridge)
+        panel.addmm_(matrix[first:, :first], matrix[first:last, :first].T, alpha=-1)
+        factor, failed = torch.linalg.cholesky_ex(inner)
+        if int(failed) or not bool(factor.diagonal().isfinite().all()):
+            return False
+        inside = matrix[first:last, first:last]
+        inside.copy_(inside.triu(1) + factor)
+        below = panel[last - first :]
+        matrix[last:, first:last] = torch.linalg.solve_triangular(factor.T, below, upper=True, left=False)
+    return True
 
 
 def _remedy(matrix: Tensor, diagonal: Tensor, ridge: float) -> str:
@@ -74,6 +100,6 @@ def _remedy(matrix: Tensor, diagonal: Tensor, ridge: float) -> str:
     rounding = float(diagonal.sum()) * torch.finfo(torch.float64).eps
     start = max(ridge * 10, rounding / 1000, 1e-300)
     for power in range(math.floor(math.log10(start)), math.ceil(math.log10(start)) + 12):
-        if 10.0**power > ridge and _factor(matrix, diagonal, 10.0**power) is not None:
+        if 10.0**power > ridge and _factorised(matrix, diagonal, 10.0**power):
             return f"A ridge of {10.0**power:g} would do."
     return "Use a larger ridge or fewer features."
