@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test lint format clean
+.PHONY: setup demo test lint format wheel clean
 
 setup: $(STAMP)
 
@@ -29,6 +29,11 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# One wheel for any Python >= 3.11 and any torch; then installed and used in a fresh environment that sees no compiler.
+wheel: setup
+	$(BIN)/python -m build --wheel --outdir dist
+	$(BIN)/python examples/try_wheel.py dist
 
 clean:
 	rm -rf $(VENV) build dist demo

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-# Rows of the Gram matrix formed by one matrix product: half of the matrix is never computed. Long, low tiles run at 95 %
-# of the rate of a square product, tall ones at 80 %.
+# Rows of the Gram matrix formed by one matrix product: half of the matrix is never computed. Long, low tiles run at
+# 95 % of the rate of a square product, tall ones at 80 %.
 GRAM_TILE = 256
 # Rows that wait for one product, in bytes: each product reads and writes the whole triangle, so rows come in bulk.
 BUFFER_BYTES = 512 * 1024**2

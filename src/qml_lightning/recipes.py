@@ -89,8 +89,8 @@ class Recipe:
         return cls(**parts)
 
 
-# sigma and ridge from the prototype's sweep on rMD17 ethanol (docs/conventions.md). Pairs of cos and sin are as accurate
-# as phases at the same number of features and need half of the transforms; float32 features cost no accuracy
+# sigma and ridge from the prototype's sweep on rMD17 ethanol (docs/conventions.md). Pairs of cos and sin are as
+# accurate as phases at the same number of features and need half of the transforms; float32 features cost no accuracy
 # (benchmarks/results/precision.json).
 DEFAULT = Recipe(features=FeatureSettings(paired=True), precision="float32")
 # As published: its angular pair, its width and its ridge. Three times the force error of DEFAULT.
