@@ -24,8 +24,8 @@ from qml_lightning import evaluate, fit, load_dataset, recipes
 def rates(n: int) -> dict[str, float]:
     """GFLOP/s in float64 of a matrix product as the Gram matrix needs it, and of a Cholesky factorisation."""
     rows = torch.randn(4096, n, dtype=torch.float64)
-    out = torch.empty(n, 1024, dtype=torch.float64)
-    product = best_of(lambda: torch.mm(rows.T, rows[:, :1024], out=out), 3)
+    out = torch.empty(1024, n, dtype=torch.float64)
+    product = best_of(lambda: torch.mm(rows[:, :1024].T, rows, out=out), 3)
     small = min(n, 8192)
     matrix = torch.eye(small, dtype=torch.float64) * small + torch.rand(small, small, dtype=torch.float64)
     cholesky = best_of(lambda: torch.linalg.cholesky_ex(matrix), 2)

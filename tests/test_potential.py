@@ -239,6 +239,16 @@ def test_truncated_foreign_and_newer_files_are_told_apart(tmp_path, molecular):
     _with_header(path, altered)
     with pytest.raises(ModelError, match="part missing"):
         qml_lightning.load(str(path))
+
+    def shorter(header):
+        inner = json.loads(header["__metadata__"]["qml-lightning"])
+        inner["recipe"]["features"]["n_features"] = 128
+        header["__metadata__"]["qml-lightning"] = json.dumps(inner)
+
+    fresh()
+    _with_header(path, shorter)
+    with pytest.raises(ModelError, match=r"weights of shape \(128,\), found \(256,\)"):
+        qml_lightning.load(str(path))
     with pytest.raises(InputError, match="no model file"):
         qml_lightning.load(str(tmp_path / "absent.qml"))
 
