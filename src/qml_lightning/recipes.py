@@ -15,7 +15,7 @@ from .representation import FCHL19
 
 Precision = Literal["float32", "float64"]
 
-# Up to this many weights one factorisation of the Gram matrix is the faster way (benchmarks/results/solvers.json).
+# Up to this many weights the Gram matrix is small (2 GiB) and quick; beyond, memory grows with the square.
 DIRECT_WEIGHTS = 16384
 
 
