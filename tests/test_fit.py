@@ -144,6 +144,12 @@ def test_the_iteration_stops_by_itself_on_held_out_structures():
     assert evaluate(potential, test).forces.mae < 0.3 * _spread(test)[1]
 
 
+def test_an_iteration_that_does_not_converge_is_refused_with_the_remedy():
+    solver = SolverSettings("iterative", preconditioner_features=32, held_out=0.0, tolerance=1e-12, most_iterations=3)
+    with pytest.raises(SolveError, match="has not converged after 3 steps"):
+        fit(molecules(30), recipe(n_features=1024, ridge=1e-8, solver=solver))
+
+
 def test_structures_without_some_label_still_teach_the_others():
     data = molecules(30)
     forces = data.labels.forces.clone()

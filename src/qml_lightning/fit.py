@@ -14,7 +14,6 @@ from .baseline import fit_baseline, given_baseline
 from .basis import draw, make_basis
 from .datasets.dataset import Dataset
 from .errors import InputError
-from .features import n_weights
 from .neighbours import check_distances
 from .potential import Potential
 from .recipes import DEFAULT, Recipe
@@ -52,7 +51,7 @@ def fit(
         baseline = given_baseline(reference_energies, elements)
     projection, maps = draw(structures, recipe, random)
     problem = Problem(structures, labels, baseline)
-    if recipe.solver.iterates(n_weights(maps, recipe.features.blocks)):
+    if recipe.solver.method == "iterative":
         # float64: the preconditioner divides by the ridge, and so would magnify the rounding of float32
         basis = make_basis(elements, replace(recipe, precision="float64"), projection, maps, device, kernels)
         weights, report = iterative_weights(basis, problem, recipe, tell)

@@ -15,26 +15,18 @@ from .representation import FCHL19
 
 Precision = Literal["float32", "float64"]
 
-# Up to this many weights the Gram matrix is small (2 GiB) and quick; beyond, memory grows with the square.
-DIRECT_WEIGHTS = 16384
-
 
 @dataclass(frozen=True)
 class SolverSettings:
     """How the weights are found once the equations are known."""
 
-    method: Literal["auto", "direct", "iterative"] = "auto"  # auto: by the number of weights
+    # "iterative" needs a ridge of 1e-8 or more to converge soon; "direct" needs 8 bytes · N_F² of memory
+    method: Literal["direct", "iterative"] = "direct"
     preconditioner_features: int = 8192  # of the small model whose direct solution guides the iteration
     shift: float = 2.0  # µ / λ of the preconditioner
     held_out: float = 0.03  # part of the structures that only tell when to stop
     tolerance: float = 1e-6  # of the residual, relative to the targets
     most_iterations: int = 500
-
-    def iterates(self, n_weights: int) -> bool:
-        """Whether that many weights are found by iteration."""
-        if self.method == "auto":
-            return n_weights > DIRECT_WEIGHTS
-        return self.method == "iterative"
 
 
 @dataclass(frozen=True)
@@ -69,8 +61,8 @@ class Recipe:
             raise InputError(f"The ridge must not be negative, got {self.ridge}.")
         if self.precision not in ("float32", "float64"):
             raise InputError(f'The precision is "float32" or "float64", got {self.precision!r}.')
-        if self.solver.method not in ("auto", "direct", "iterative"):
-            raise InputError(f'The solver is "auto", "direct" or "iterative", got {self.solver.method!r}.')
+        if self.solver.method not in ("direct", "iterative"):
+            raise InputError(f'The solver is "direct" or "iterative", got {self.solver.method!r}.')
         for name in ("energy_weight", "force_weight", "stress_weight"):
             if not getattr(self, name) > 0:
                 raise InputError(f"{name} must be positive, got {getattr(self, name)}. Leave the target out instead.")

@@ -12,11 +12,12 @@ from torch import Tensor
 
 from .baseline import Baseline
 from .basis import Basis
-from .conjugate import SmallModelPreconditioner, State, conjugate_gradients
+from .conjugate import SmallModelPreconditioner, conjugate_gradients
 from .design import labelled_rows, targets_of
+from .errors import SolveError
 from .matrixfree import matrix_free
 from .normal import Equations, Gram, equations_for, memory_for
-from .recipes import Recipe, SolverSettings
+from .recipes import Recipe
 from .resources import require_memory
 from .solve import solve
 from .structures import Labels, Structures
@@ -93,12 +94,19 @@ def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Prog
         held_out=_held_out_error(basis, held, recipe) if n_held else None,
         tell=lambda state: tell("iterations", state.number, settings.most_iterations),
     )
+    if state.number >= settings.most_iterations and state.history[-1].residual > settings.tolerance:
+        raise SolveError(
+            f"The iteration has not converged after {state.number} steps (residual {state.history[-1].residual:.1e}). "
+            "Use a ridge of 1e-8 or more, more preconditioner features or iterations, or the direct solver."
+        )
     return state.weights, {
         "solver": "iterative",
         "rows": {kind: int(target.isfinite().sum()) for kind, target in learn.targets.items()},
         "held_out_structures": n_held,
         "preconditioner_features": n_small,
-        "converged": _converged(state, settings),
+        "converged": "residual below the tolerance"
+        if state.history[-1].residual <= settings.tolerance
+        else "held-out error fell no more",
         "history": [asdict(step) for step in state.history],
     }
 
@@ -117,10 +125,3 @@ def _small_gram(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) 
 def _held_out_error(basis: Basis, held: Problem, recipe: Recipe) -> Callable[[Tensor], float]:
     rows, y = matrix_free(basis, held.structures, held.targets, recipe)
     return lambda weights: float((rows.times(weights) - y).square().mean().sqrt())
-
-
-def _converged(state: State, settings: SolverSettings) -> str:
-    if state.history and state.history[-1].residual > settings.tolerance:
-        most = settings.most_iterations
-        return "held-out error fell no more" if state.number < most else f"no: stopped after {most} iterations"
-    return "residual below the tolerance"

@@ -42,7 +42,7 @@ class RecipeOptions:
     ] = None  # fmt: skip
     solver: Annotated[
         str | None,
-        Option(help="One factorisation, or an iteration for very many features.", metavar="auto|direct|iterative",
+        Option(help="One factorisation, or an iteration for very many features.", metavar="direct|iterative",
                rich_help_panel=RECIPE),
     ] = None  # fmt: skip
     seed: Annotated[
@@ -88,8 +88,8 @@ class RecipeOptions:
             )
         if self.cutoff is not None:
             representation = replace(representation, cutoff=self.cutoff)
-        if self.solver not in (None, "auto", "direct", "iterative"):
-            raise InputError(f"--solver is auto, direct or iterative, got {self.solver!r}.")
+        if self.solver not in (None, "direct", "iterative"):
+            raise InputError(f"--solver is direct or iterative, got {self.solver!r}.")
         features: dict[str, Any] = {"n_features": self.features, "method": self.method, "sigma": self.sigma}
         chosen: dict[str, Any] = {
             name: getattr(self, name)
