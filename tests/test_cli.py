@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -463,17 +462,6 @@ def test_help_of_every_command_teaches_with_examples():
     done = program()
     assert done.returncode == 0
     assert "First steps" in done.stdout
-
-
-def test_help_is_there_at_once():
-    def seconds() -> float:
-        """Of the processor, which a busy machine does not stretch."""
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return used.ru_utime + used.ru_stime
-
-    before = seconds()
-    assert program("--help").returncode == 0
-    assert seconds() - before < 0.5
 
 
 def test_interrupting_ends_with_130_and_leaves_nothing_behind(tmp_path):
