@@ -301,8 +301,8 @@ def test_bad_maps_give_a_code_and_a_sentence(change, said):
 def test_null_pointers_and_negative_sizes_give_a_code_and_a_sentence():
     f = feature_map(2, 16, False, torch.float32)
     library, good = native._library(), ctypes.byref(native._map(f, torch.float32))
-    x = torch.zeros(4, 16).data_ptr()
-    n = f.n_frequencies
+    values = torch.zeros(4, 16)  # kept alive: a pointer into freed memory holds anything, even what is not finite
+    x, n = values.data_ptr(), f.n_frequencies
     calls = [
         (library.qml_features_f32, (None, 1, x, x, 1), "map is null"),
         (library.qml_features_f32, (good, 1, None, x, 1), "x is null"),
