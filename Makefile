@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test lint format wheel clean
+.PHONY: setup demo test lint format wheel sanitize sanitize-threads clean
 
 setup: $(STAMP)
 
@@ -34,6 +34,24 @@ format: setup
 wheel: setup
 	$(BIN)/python -m build --wheel --outdir dist
 	$(BIN)/python examples/try_wheel.py dist
+
+# The native library with every access and every overflow checked, for one instruction set, and its tests with that one.
+# Python and torch are not built so: of them the runtime is told to ask nothing. --capture=sys lets its report through.
+SANITIZED_SET ?= baseline
+sanitize: setup
+	cmake -S . -B build/sanitized -G Ninja -DQML_SANITIZE="address;undefined" -DQML_INSTRUCTION_SETS="$(SANITIZED_SET)"
+	cmake --build build/sanitized
+	QML_LIGHTNING_LIBRARY=build/sanitized/libqml_lightning.so ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	UBSAN_OPTIONS=print_stacktrace=1 \
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	$(BIN)/python -m pytest --capture=sys tests/test_native_*.py
+
+# Several threads inside the library at once, each with a team of one: GCC's OpenMP runtime tells the sanitizer nothing
+# of how it hands work to a team, so larger teams would be reported where there is no race.
+sanitize-threads:
+	cmake -S . -B build/threads -G Ninja -DQML_SANITIZE=thread -DQML_INSTRUCTION_SETS="$(SANITIZED_SET)"
+	cmake --build build/threads
+	build/threads/native_threads
 
 clean:
 	rm -rf $(VENV) build dist demo

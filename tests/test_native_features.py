@@ -241,6 +241,16 @@ def test_sine_and_cosine_are_good_up_to_ten_thousand_radians(isa, dtype):
     assert ((z[:, 3] + u.double().sin()).abs() <= bound).all()
 
 
+def test_tangents_are_summed_with_coefficients_of_any_precision():
+    """A converted copy of them must live as long as the call."""
+    g = torch.Generator().manual_seed(2)
+    tangents, coefficients = torch.randn(500, 32, generator=g), torch.randn(500, generator=g)
+    owner = torch.randint(0, 9, (500,), generator=g).sort().values
+    wanted = native.tangent_sums(tangents, owner, coefficients.double(), 9)
+    for _ in range(20):
+        assert torch.equal(native.tangent_sums(tangents, owner, coefficients, 9), wanted)
+
+
 # ---- what is refused -------------------------------------------------------------------------------------------------
 
 

@@ -220,6 +220,16 @@ def test_pairs_of_an_engine_give_the_same():
     assert torch.allclose(virial / structures.volumes[0], exact.stress[0], rtol=1e-10, atol=1e-12)
 
 
+def test_segments_of_another_number_of_elements_are_refused():
+    potential = potential_for([molecule("CH3CH2OH")])
+    path = potential.on(kernels="native", precision="float64")._whole_path
+    with pytest.raises(InputError, match=r"segments must have the shape \(7,\), got \(5,\)"):
+        path.predict_pairs(
+            torch.tensor([0, 1]), 2, torch.zeros(5, dtype=torch.int64), torch.zeros(0, dtype=torch.int32),
+            torch.zeros(0, 3, dtype=torch.float64), forces=True, virial=True,
+        )  # fmt: skip
+
+
 def _molecule() -> Structures:
     return structures_from_ase([Atoms("He"), rattled(molecule("CH3CH2OH"))])
 

@@ -380,6 +380,7 @@ def tangent_sums(tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners
     _shaped("coefficients", coefficients, n)
     out = tangents.new_empty(n_owners, rank)
     dtype = tangents.dtype
+    doubles = coefficients.double().contiguous()  # by name: it must live until the call returns
     _call(
         "tangent_sums",
         dtype,
@@ -387,7 +388,7 @@ def tangent_sums(tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners
         n,
         _address(tangents, dtype),
         _address(owner, torch.int64),
-        _address(coefficients.double().contiguous(), torch.float64),
+        _address(doubles, torch.float64),
         n_owners,
         _address(out, dtype),
     )
