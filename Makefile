@@ -30,9 +30,10 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# One wheel for any Python >= 3.11 and any torch; then installed and used in a fresh environment that sees no compiler.
+# One wheel for any Python >= 3.11, any torch and any Linux from glibc 2.28 on, as torch's own; try_wheel.py holds it to
+# that, then installs and uses it in a fresh environment that sees no compiler.
 wheel: setup
-	$(BIN)/python -m build --wheel --outdir dist
+	$(BIN)/python -m build --wheel --outdir dist --config-setting=wheel.tags=py3-none-manylinux_2_28_$$(uname -m)
 	$(BIN)/python examples/try_wheel.py dist
 
 # The native library with every access and every overflow checked, for one instruction set, and its tests with that one.

@@ -97,7 +97,13 @@ def _library() -> ctypes.CDLL:
             f"The native kernels are not built: there is no {path}. Install the wheel, or build them with "
             "cmake -S . -B build/native && cmake --build build/native and set QML_LIGHTNING_LIBRARY to the library."
         )
-    library = ctypes.CDLL(str(path))
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(
+            f"{path} cannot be loaded: {error}. If it is libgomp.so.1 that is missing, install it (Debian: libgomp1, "
+            "Fedora: libgomp) or a torch that brings it."
+        ) from error
     library.qml_abi_version.restype = c_int32
     found = library.qml_abi_version()
     if found != ABI_VERSION:
