@@ -101,9 +101,11 @@ def test_every_instruction_set_is_as_exact_as_plain_torch_of_the_same_precision(
         native.use_instruction_set(best)
     exact = potential.on(kernels="reference", precision="float64").predict(frames, stress=True)
     naive = potential.on(kernels="reference", precision=precision).predict(frames, stress=True)
-    eps = {"float32": 1e-6, "float64": 1e-13}[precision]
+    # two units: the largest of a dozen errors of about one is luck; in float64 the truth has rounding errors of its own,
+    # measured up to seven units between the two
+    margin = {"float32": 2, "float64": 16}[precision] * torch.finfo(getattr(torch, precision)).eps
     for fast, plain in zip(errors(one_call, exact), errors(naive, exact), strict=True):
-        assert fast <= 2 * plain + eps
+        assert fast <= 2 * plain + margin
 
 
 @pytest.mark.parametrize("cutoff", [2.5, 7.0])
