@@ -101,8 +101,8 @@ def test_every_instruction_set_is_as_exact_as_plain_torch_of_the_same_precision(
         native.use_instruction_set(best)
     exact = potential.on(kernels="reference", precision="float64").predict(frames, stress=True)
     naive = potential.on(kernels="reference", precision=precision).predict(frames, stress=True)
-    # two units: the largest of a dozen errors of about one is luck; in float64 the truth has rounding errors of its own,
-    # measured up to seven units between the two
+    # two units: the largest of a dozen errors of about one is luck; in float64 the truth has errors of its own, and
+    # the two were seen seven units apart
     margin = {"float32": 2, "float64": 16}[precision] * torch.finfo(getattr(torch, precision)).eps
     for fast, plain in zip(errors(one_call, exact), errors(naive, exact), strict=True):
         assert fast <= 2 * plain + margin
