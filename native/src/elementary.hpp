@@ -205,6 +205,32 @@ template <class real> QML_INLINE Vector<real> reciprocal(Vector<real> x) {
 #endif
 }
 
+// x y - z where z is the rounded product x y: the rounding error itself. Written with operators the compiler would see
+// two equal products, and their difference is 0.
+template <class real> QML_INLINE Vector<real> product_rest(Vector<real> x, Vector<real> y, Vector<real> z) {
+#if QML_VECTOR_BYTES == 64 && defined(__AVX512F__)
+  if constexpr (sizeof(real) == 4) return (Vector<real>)_mm512_fmsub_ps((__m512)x, (__m512)y, (__m512)z);
+  else return (Vector<real>)_mm512_fmsub_pd((__m512d)x, (__m512d)y, (__m512d)z);
+#elif QML_VECTOR_BYTES == 32 && defined(__FMA__)
+  if constexpr (sizeof(real) == 4) return (Vector<real>)_mm256_fmsub_ps((__m256)x, (__m256)y, (__m256)z);
+  else return (Vector<real>)_mm256_fmsub_pd((__m256d)x, (__m256d)y, (__m256d)z);
+#elif defined(__FP_FAST_FMA) && defined(__FP_FAST_FMAF)
+  Vector<real> out;
+  for (int lane = 0; lane < lanes_of<real>; ++lane) {
+    out[lane] = sizeof(real) == 4 ? real(__builtin_fmaf(float(x[lane]), float(y[lane]), -float(z[lane])))
+                                  : real(__builtin_fma(double(x[lane]), double(y[lane]), -double(z[lane])));
+  }
+  return out;
+#else
+  // Dekker: both factors in halves, whose products are exact
+  constexpr real splitter = sizeof(real) == 4 ? real(4097) : real(134217729);
+  const Vector<real> wide_x = splitter * x, wide_y = splitter * y;
+  const Vector<real> x_high = wide_x - (wide_x - x), y_high = wide_y - (wide_y - y);
+  const Vector<real> x_low = x - x_high, y_low = y - y_high;
+  return ((x_high * y_high - z) + x_high * y_low + x_low * y_high) + x_low * y_low;
+#endif
+}
+
 // sin(pi x / 2) for 0 <= x <= 1.
 template <class real> QML_INLINE Vector<real> sine_of_quarter_turns(Vector<real> x) {
   const Vector<real> angle = x * real(1.5707963267948966), square = angle * angle;

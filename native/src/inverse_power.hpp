@@ -30,13 +30,14 @@ template <class real> struct InversePower {
       uint32_t bits;
       __builtin_memcpy(&bits, &at, sizeof(bits));
       const int place = int(bits >> 22) % table_size<real>;
-      middle_inverse[place] = real(1 / middle), middle_power[place] = real(pow(middle, -exponent));
+      middle_inverse[place] = real(1 / middle), middle_power[place] = real(raised(middle, exponent));
     }
     const Chebyshev chebyshev(terms);
     double at_node[terms], coefficients[terms];
-    for (int q = 0; q < terms; ++q) at_node[q] = pow(1 + width * chebyshev.node[q], -exponent);
+    for (int q = 0; q < terms; ++q) at_node[q] = raised(1 + width * chebyshev.node[q], exponent);
     chebyshev.fit(at_node, coefficients);
-    for (int d = 0; d < terms; ++d) polynomial[d] = real(coefficients[d] / pow(width, d));
+    double scale = 1;
+    for (int d = 0; d < terms; ++d, scale /= width) polynomial[d] = real(coefficients[d] * scale);
   }
 
   QML_INLINE Vector<real> operator()(Vector<real> x) const {
@@ -56,6 +57,11 @@ template <class real> struct InversePower {
 
 private:
   static constexpr double width = 0.4; // of the wider of the two parts, relative to its middle
+
+  // base^-exponent, without the library's pow, which is newer than the systems that the wheel serves
+  static double raised(double base, double exponent) {
+    return power_of_two<double>(-exponent * binary_logarithm<double>(broadcast<double>(base)))[0];
+  }
 };
 
 } // namespace QML_ISA
