@@ -48,20 +48,16 @@ def _dual(parts: Sequence[tuple[Rows, float]], ridge: float) -> Tensor:
 
 def solve_positive(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
     """(matrix + ridge)⁻¹ right from the lower triangle of `matrix`, which is overwritten."""
-    return torch.cholesky_solve(right[:, None], cholesky(matrix, ridge))[:, 0]
+    return torch.cholesky_solve(right[:, None], cholesky(matrix, ridge), upper=True)[:, 0]
 
 
 def cholesky(matrix: Tensor, ridge: float) -> Tensor:
-    """`matrix` with the Cholesky factor of matrix + ridge in its lower triangle: in place, from the lower triangle.
+    """`matrix` with the Cholesky factor U of matrix + ridge = UᵀU in its upper triangle: in place, from the lower one.
 
-    The matrix itself is kept in the upper triangle, so that a larger ridge can be tried when this one does not do.
+    The matrix itself stays in the lower triangle, but for its diagonal, so that a larger ridge can be tried when this
+    one does not do.
     """
     diagonal = matrix.diagonal().clone()
-    for first in range(0, len(matrix), BLOCK):
-        last = first + BLOCK
-        matrix[first:last, last:] = matrix[last:, first:last].T
-        inner = matrix[first:last, first:last]
-        inner.copy_(inner.tril() + inner.tril(-1).T)
     if not _factorised(matrix, diagonal, ridge):
         raise SolveError(
             f"The Gram matrix of size {len(matrix)} plus ridge {ridge:g} is not positive definite to rounding. "
@@ -71,24 +67,23 @@ def cholesky(matrix: Tensor, ridge: float) -> Tensor:
 
 
 def _factorised(matrix: Tensor, diagonal: Tensor, ridge: float) -> bool:
-    """Whether the upper triangle, with diagonal + ridge, has a factor; it is then in the lower triangle.
+    """Whether the strict lower triangle, with diagonal + ridge, has a factor; it is then in the upper triangle.
 
-    A block of columns at a time, each brought up to date by one matrix product with those before it.
+    A block of rows of the factor at a time, each brought up to date by one matrix product with those before it.
     """
     for first in range(0, len(matrix), BLOCK):
         last = min(first + BLOCK, len(matrix))
-        panel = matrix[first:last, first:].T.contiguous()
-        upper = matrix[first:last, first:last].triu(1)
-        inner = panel[: last - first].copy_(upper + upper.T)
+        panel = matrix[first:, first:last].clone()
+        inner = panel[: last - first]
         inner.diagonal().copy_(diagonal[first:last] + ridge)
-        panel.addmm_(matrix[first:, :first], matrix[first:last, :first].T, alpha=-1)
+        panel.addmm_(matrix[:first, first:].T, matrix[:first, first:last], alpha=-1)
         factor, failed = torch.linalg.cholesky_ex(inner)
         if int(failed) or not bool(factor.diagonal().isfinite().all()):
             return False
         inside = matrix[first:last, first:last]
-        inside.copy_(inside.triu(1) + factor)
-        below = panel[last - first :]
-        matrix[last:, first:last] = torch.linalg.solve_triangular(factor.T, below, upper=True, left=False)
+        inside.copy_(inside.tril(-1) + factor.T)
+        below = torch.linalg.solve_triangular(factor.T, panel[last - first :], upper=True, left=False)
+        matrix[first:last, last:] = below.T
     return True
 
 
