@@ -69,7 +69,9 @@ class SmallModelPreconditioner:
         self.factor = cholesky(gram, shift)
 
     def __call__(self, v: Tensor) -> Tensor:
-        inner = torch.cholesky_solve(self.small.transposed_times(v)[:, None], self.factor, upper=True)[:, 0]
+        # two substitutions: torch.cholesky_solve would copy the factor at every step
+        half = torch.linalg.solve_triangular(self.factor.T, self.small.transposed_times(v)[:, None], upper=False)
+        inner = torch.linalg.solve_triangular(self.factor, half, upper=True)[:, 0]
         return (v - self.small.times(inner)) / self.shift
 
 
