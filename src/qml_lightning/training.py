@@ -1,10 +1,10 @@
-"""Two ways to the weights: one factorisation of the Gram matrix, or an iteration that never forms it."""
+"""What is to be learnt, and the way to the weights that never forms a Gram matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -16,13 +16,16 @@ from .conjugate import SmallModelPreconditioner, conjugate_gradients
 from .design import labelled_rows, targets_of
 from .errors import SolveError
 from .matrixfree import matrix_free
-from .normal import Equations, Gram, equations_for, memory_for
+from .normal import Gram
 from .recipes import Recipe
-from .resources import require_memory
-from .solve import solve
 from .structures import Labels, Structures
 
-Progress = Callable[[str, int, int], None]  # what, done, of
+
+class Progress(Protocol):
+    """Called as the work goes on: `print` will do."""
+
+    def __call__(self, what: str, done: int, of: int, remark: str = "", /) -> None:
+        """`done` steps of `of` of `what`; the remark is for people, such as a rate."""
 
 
 @dataclass(frozen=True)
@@ -41,31 +44,6 @@ class Problem:
         """The same for the structures at `index`."""
         labels = self.labels.select(index, self.structures.offsets)
         return Problem(self.structures.select(index), labels, self.baseline)
-
-
-def direct_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> tuple[Tensor, dict[str, Any]]:
-    """Weights from the normal equations (or their dual), by Cholesky, and a report."""
-    targets = problem.targets
-    equations = _room(basis, {kind: int(y.isfinite().sum()) for kind, y in targets.items()})
-    tell("equations", 0, len(problem.structures))
-    for kind, rows, y, done in labelled_rows(basis, problem.structures, targets, recipe.size_exponent):
-        equations[kind].add(rows, y)
-        tell("equations", done, len(problem.structures))
-    tell("solving", 0, 1)
-    weights = solve([(part, recipe.weight_of(kind)) for kind, part in equations.items()], recipe.ridge)
-    tell("solving", 1, 1)
-    return weights, {"solver": "direct", "rows": {kind: part.n for kind, part in equations.items()}}
-
-
-def _room(basis: Basis, counts: Mapping[str, int]) -> dict[str, Equations]:
-    """Room for the equations of each kind of label, apart; or an error before anything is allocated."""
-    n = basis.n_weights
-    require_memory(
-        sum(memory_for(rows, n) for rows in counts.values()) + 8 * n * min(n, sum(counts.values())),
-        f"Training {n} weights",
-        f"Use fewer features (now {basis.maps[0].n_features}) or fewer structures.",
-    )
-    return {kind: equations_for(rows, n, basis.device) for kind, rows in counts.items()}
 
 
 def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> tuple[Tensor, dict[str, Any]]:
