@@ -27,16 +27,22 @@ class CheckpointWarning(UserWarning):
     """A checkpoint could not be written. The fit goes on."""
 
 
+def checked_path(path: str | Path, *, resume: bool) -> Path:
+    """The path to write checkpoints to; an InputError if one is there that is not to be resumed."""
+    path = check_output(path, overwrite=True)
+    if path.exists() and not resume:
+        raise InputError(
+            f"There is a checkpoint {path} of a fit that did not end. Go on from it with --resume (resume=True), or "
+            "delete it to begin anew."
+        )
+    return path
+
+
 class Checkpoint:
     """Where and how often the equations of a fit are written while it gathers them."""
 
     def __init__(self, path: str | Path, seconds: float = SECONDS, *, resume: bool = False) -> None:
-        self.path = check_output(path, overwrite=True)
-        if self.path.exists() and not resume:
-            raise InputError(
-                f"There is a checkpoint {self.path} of a fit that did not end. Go on from it with --resume "
-                "(resume=True), or delete it to begin anew."
-            )
+        self.path = checked_path(path, resume=resume)
         self.seconds = seconds
         self._last = time.monotonic()
         sweep_up(self.path)

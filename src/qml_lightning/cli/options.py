@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
     from ..datasets import Dataset
     from ..potential import Potential, Predictor
-    from ..recipes import Precision
+    from ..recipes import Precision, Recipe
 
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
 Debug = Annotated[bool, Option("--debug", help="On failure, show where in the code it happened.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist.")]
 
-DATA, MACHINE = "Data", "Machine"
+Repeated = Annotated[bool, Option("--repeated", help="Let structures count twice that are in already.")]
+LabelCheck = Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")]
+
+DATA, KEEP, MACHINE = "Data", "What to keep", "Machine"
 DATA_HELP = "PATH, PATH:SPLIT, PATH@SLICE, or a name of `qml-lightning datasets`."
 
 
@@ -78,6 +81,42 @@ class DataOptions:
             labels=labels,
             data_folder=self.data_folder,
         )
+
+
+@dataclass(frozen=True)
+class KeepOptions:
+    """What a fit leaves behind besides the model, and what it goes on from."""
+
+    equations: Annotated[
+        Path | None,
+        Option(help="Also keep the equations, for `update` and `merge`.", metavar="FILE", rich_help_panel=KEEP),
+    ] = None
+    basis: Annotated[
+        Path | None,
+        Option(help="Use axes, features and recipe of this model, so that the equations of both can be merged.",
+               metavar="MODEL", rich_help_panel=KEEP),
+    ] = None  # fmt: skip
+    checkpoint: Annotated[
+        Path | None,
+        Option(help="Where to write checkpoints; by default beside the model, MODEL.checkpoint. Removed at the end.",
+               metavar="FILE", rich_help_panel=KEEP),
+    ] = None  # fmt: skip
+    checkpoint_seconds: Annotated[
+        float, Option(min=0.0, help="Time between two checkpoints.", metavar="S", rich_help_panel=KEEP)
+    ] = 180.0
+    resume: Annotated[bool, Option(help="Go on from the checkpoint, if there is one.", rich_help_panel=KEEP)] = False
+
+    def basis_model(self) -> Potential | None:
+        """The model whose basis is to be used, if one is named."""
+        return None if self.basis is None else load_potential(self.basis)
+
+    def checkpoint_for(self, model: Path, recipe: Recipe) -> Path | None:
+        """Where checkpoints go; None for a solver that has none. An InputError if one must not be overwritten."""
+        from ..checkpoint import checked_path
+
+        if recipe.solver.method != "direct" and self.checkpoint is None:
+            return None
+        return checked_path(self.checkpoint or model.with_name(model.name + ".checkpoint"), resume=self.resume)
 
 
 @dataclass(frozen=True)

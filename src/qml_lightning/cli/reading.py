@@ -84,10 +84,10 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
 
 
 def _data(source: dict[str, Any]) -> str:
-    if source.get("parts"):
-        return "; ".join(_data(part) for part in source["parts"])
-    split = f":{source['split']}" if source.get("split") else ""
     draws = f" ({', '.join(source['draws'])})" if source.get("draws") else ""
+    if source.get("parts"):
+        return "; ".join(_data(part) for part in source["parts"]) + draws
+    split = f":{source['split']}" if source.get("split") else ""
     return f"{source.get('name', '')}{split}{draws}"
 
 
@@ -95,6 +95,23 @@ def _solver(solution: dict[str, Any]) -> str:
     if solution.get("solver") != "iterative":
         return str(solution.get("solver", ""))
     return f"iterative, {len(solution.get('history', []))} steps: {solution.get('converged', '')}"
+
+
+def equations_facts(title: str, header: dict[str, Any]) -> Group:
+    """What equations are of, in which basis: from the header of an equations file."""
+    features, position = header["recipe"]["features"], header["position"]
+    return facts(
+        title,
+        {
+            "elements": ", ".join(symbol(z) for z in header["elements"]),
+            "data": _data(header["data"]),
+            "structures": f"{header['structures']:,} with {header['atoms']:,} atoms",
+            "equations": ", ".join(f"{part['n']:,} {kind}" for kind, part in header["parts"].items()),
+            "features": f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}",
+            "references": "as given" if header["given_reference_energies"] else "least squares",
+            "checkpoint": "" if position is None else f"{position['done']:,} of {position['of']:,} structures are in",
+        },
+    )
 
 
 def _seconds(seconds: float) -> str:

@@ -66,8 +66,8 @@ class RecipeOptions:
                metavar="LIST|FILE", rich_help_panel=TARGETS),
     ] = None  # fmt: skip
 
-    def make(self, precision: str | None) -> Recipe:
-        """The recipe, checked."""
+    def make(self, precision: str | None, start: Recipe | None = None) -> Recipe:
+        """The recipe, checked; `start` is what the options change, instead of the named one."""
         from dataclasses import replace
 
         from ..recipes import NAMED
@@ -75,7 +75,7 @@ class RecipeOptions:
 
         if self.recipe not in NAMED:
             raise InputError(f"There is no recipe {self.recipe!r}. Known are {', '.join(NAMED)}.")
-        base = NAMED[self.recipe]
+        base = NAMED[self.recipe] if start is None else start
         representation = base.representation
         if self.angular is not None and self.angular != representation.angular:
             known = {"pair": ENERGIES_AND_FORCES, "series": COSINE_SERIES}

@@ -8,17 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
-from ..errors import InputError
 from ..files import check_output
-from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from .options import DATA_HELP, DataOptions, Debug, Json, KeepOptions, LabelCheck, MachineOptions, Overwrite, spread
 from .reading import error_table, metrics_as_json, model_facts, symbol
 from .recipe_options import RecipeOptions
-from .screen import note, panel, progress, show, show_json, teaching
-from .working import evaluate_all
+from .screen import note, progress, show, show_json, teaching, warnings_shown
+from .working import check_labels, evaluate_all, resumable
 
 if TYPE_CHECKING:
-    import torch
-
     from ..datasets import Dataset
     from ..label_check import LabelReport
     from ..metrics import Metrics
@@ -30,12 +27,17 @@ HELP = teaching(
 DATA is a file (.npz, extended XYZ, or anything ASE reads), a stored split of it (PATH:SPLIT), a slice (PATH@0:1000), or
 a public set by name (`qml-lightning datasets`). Output, options and labels are checked before the work begins.
 
+A fit of many minutes keeps a checkpoint beside the model until it ends: if it is stopped, even by the power, give the
+same command again with --resume. --equations keeps what `update` and `merge` need to add structures later.
+
 [bold]Examples[/bold]
 
   qml-lightning train ethanol:train -m ethanol.safetensors --valid ethanol:test
   qml-lightning train mine.extxyz -m mine.safetensors --train-size 1000
   qml-lightning train mine.npz:train -m mine.safetensors --energy-unit kcal/mol
   qml-lightning train crystal.traj -m crystal.safetensors --cutoff 5
+  qml-lightning train large.npz -m large.safetensors --equations large.equations
+  qml-lightning train large.npz -m large.safetensors --resume
 """
 )
 # Structures on which training errors are told when there is no --valid.
@@ -48,13 +50,14 @@ def command(
     model: Annotated[Path, Option("--model", "-m", help="File to write, such as model.safetensors.")],
     recipe: RecipeOptions,
     reading: DataOptions,
+    keep: KeepOptions,
     machine: MachineOptions,
     train_size: Annotated[
         int | None, Option(min=1, help="Train on this many structures, drawn by the seed.", metavar="N")
     ] = None,
     valid: Annotated[str | None, Option(help="Structures to tell the errors on, like DATA.", metavar="DATA")] = None,
     report: Annotated[Path | None, Option(help="Also write a one-page summary, .png or .html.", metavar="FILE")] = None,
-    label_check: Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")] = True,
+    label_check: LabelCheck = True,
     overwrite: Overwrite = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -67,7 +70,11 @@ def command(
         check_report(report, overwrite=overwrite)
     targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()
     device = machine.prepare()
-    the_recipe = recipe.make(machine.precision)
+    basis = keep.basis_model()
+    the_recipe = recipe.make(machine.precision, None if basis is None else basis.recipe)
+    checkpoint = keep.checkpoint_for(model, the_recipe)
+    if keep.equations is not None:
+        check_output(keep.equations, overwrite)
 
     from .. import fit
     from ..kernels import kernels_for
@@ -75,7 +82,7 @@ def command(
     from ..neighbours import check_distances, element_indices
 
     kernels_for(device, the_recipe.dtype, machine.kernels)
-    with progress() as tell:
+    with progress() as tell, warnings_shown(), resumable(checkpoint):
         tell("reading", 0, 1)
         dataset = reading.load(data)
         if train_size is not None:
@@ -85,18 +92,26 @@ def command(
         if held_out is not None:
             element_indices(held_out.structures.numbers, dataset.structures.elements)
         tell("label check", 0, 1)
-        checked = _check_labels(dataset, device) if label_check else None
+        checked = check_labels(dataset, device) if label_check else None
         tell("axes", 0, 1)
         potential = fit(
             dataset,
             the_recipe,
             targets=targets,
             reference_energies=reference_energies,
+            basis=basis,
+            equations=keep.equations,
+            checkpoint=checkpoint,
+            checkpoint_seconds=keep.checkpoint_seconds,
+            resume=keep.resume,
+            overwrite=overwrite,
             device=device,
             kernels=machine.kernels,
             progress=tell,
         )
-    save_model(potential, model, overwrite=overwrite)
+        save_model(potential, model, overwrite=overwrite)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
 
     shown = held_out or (dataset if len(dataset) <= SHOWN else dataset.subsample(SHOWN, the_recipe.seed))
     predictor = potential.on(device, None, machine.kernels)
@@ -105,25 +120,7 @@ def command(
         from ..report.summary import write_summary
 
         write_summary(report, potential, shown, prediction, held_out=held_out is not None, overwrite=overwrite)
-    _tell(_Trained(model, report, potential, checked, metrics, valid), dataset, as_json)
-
-
-def _check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
-    """What the label check says: nothing, a warning, or an InputError when it is clear-cut."""
-    from ..label_check import check_labels
-
-    if not {"energies", "forces"} <= set(dataset.labels.kinds):
-        return None
-    found = check_labels(dataset, device=device)
-    text = "\n".join(found.findings)
-    if found.refuse:
-        raise InputError(
-            f"The labels of {dataset.source.name} contradict each other.\n{text}\n"
-            "Correct that, or train all the same with --no-label-check."
-        )
-    if not found.ok:
-        panel("Warning", text, colour="yellow")
-    return found
+    _tell(_Trained(model, report, keep.equations, potential, checked, metrics, valid), dataset, as_json)
 
 
 @dataclass(frozen=True)
@@ -132,6 +129,7 @@ class _Trained:
 
     model: Path
     report: Path | None
+    equations: Path | None
     potential: Potential
     labels: LabelReport | None
     metrics: Metrics
@@ -149,6 +147,7 @@ def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
             {
                 "model": str(done.model),
                 "report": None if done.report is None else str(done.report),
+                "equations": None if done.equations is None else str(done.equations),
                 **header,
                 "explained_variance": explained,
                 "label_check": None if done.labels is None else asdict(done.labels),
@@ -161,4 +160,8 @@ def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
     where = f"Errors on {done.valid}" if done.valid else "Errors on the training set"
     n = f"{done.metrics.structures:,} structures"
     show(model_facts("Trained", header, explained), error_table(f"{where} ({n})", done.metrics))
-    show(f"The model is in {done.model}." + (f" The summary is in {done.report}." if done.report else ""))
+    show(
+        f"The model is in {done.model}."
+        + (f" The summary is in {done.report}." if done.report else "")
+        + (f" The equations are in {done.equations}." if done.equations else "")
+    )
