@@ -82,6 +82,8 @@ def resumable(checkpoint: Path | None) -> Iterator[None]:
     """When the work ends badly and there is a checkpoint, say how to go on."""
     try:
         yield
+    except InputError:
+        raise  # the same command would be refused again
     except BaseException:
         if checkpoint is not None and checkpoint.exists():
             note(f"Nothing before the checkpoint {checkpoint} is lost: give the same command again with --resume.")
