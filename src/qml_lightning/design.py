@@ -172,17 +172,19 @@ def targets_of(structures: Structures, labels: Labels, baseline: Baseline) -> di
 
 
 def labelled_rows(
-    basis: Basis, structures: Structures, targets: dict[str, Tensor], size_exponent: float
+    basis: Basis, structures: Structures, targets: dict[str, Tensor], size_exponent: float, most: int | None = None
 ) -> Iterator[tuple[str, Tensor, Tensor, int]]:
     """Rows and targets in chunks that fit: kind, (n, weights), (n,), and how many structures are done.
 
     A target that is NaN is not known, and its row is left out. Rows of energies and virials, which grow with the
-    structure, are divided by atoms^size_exponent.
+    structure, are divided by atoms^size_exponent. `most`: numbers at once, in rows and in features of atoms, where
+    memory is short.
     """
     one = torch.ones_like(structures.counts)
     per_structure = {"energies": one, "forces": 3 * structures.counts, "stress": len(VOIGT) * one}
     rows = torch.stack([per_structure[kind] for kind in targets]).sum(0)
-    cost = torch.maximum(rows * basis.n_weights / BATCH_NUMBERS, structures.counts / BATCH_ATOMS)
+    atoms = BATCH_ATOMS if most is None else min(BATCH_ATOMS, max(1, most // basis.n_weights))
+    cost = torch.maximum(rows * basis.n_weights / (most or BATCH_NUMBERS), structures.counts / atoms)
     for index in batches(cost, 1.0):
         part = structures.select(index)
         at = environments(basis, part, targets)

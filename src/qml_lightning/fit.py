@@ -6,6 +6,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -17,6 +18,7 @@ from .errors import InputError
 from .neighbours import check_distances
 from .potential import Potential
 from .recipes import DEFAULT, Recipe
+from .resources import Memory
 from .structures import Labels, checked
 from .training import Problem, Progress, direct_weights, iterative_weights
 
@@ -29,12 +31,16 @@ def fit(
     reference_energies: Mapping[int, float] | None = None,
     device: torch.device | str = "cpu",
     kernels: str | None = None,
+    memory_limit: int | None = None,
+    scratch: Path | str | None = None,
     progress: Progress | None = None,
 ) -> Potential:
     """The potential that minimises the weighted squared error of the labels plus ridge · |weights|².
 
     `targets`: which labels to learn from, some of "energies", "forces", "stress"; by default all that there are.
     `reference_energies`: eV by atomic number; by default from least squares.
+    `memory_limit`: bytes that the process may have in memory; equations that do not fit (without a limit: in the memory
+    of the machine) are kept in a file in the folder `scratch`.
     """
     started = time.perf_counter()
     recipe.check()
@@ -51,13 +57,16 @@ def fit(
         baseline = given_baseline(reference_energies, elements)
     projection, maps = draw(structures, recipe, random)
     problem = Problem(structures, labels, baseline)
+    memory = Memory(memory_limit, None if scratch is None else Path(scratch))
     if recipe.solver.method == "iterative":
+        if memory_limit is not None:
+            raise InputError("A limit of memory is kept by the direct solver only. Leave it out, or solve directly.")
         # float64: the preconditioner divides by the ridge, and so would magnify the rounding of float32
         basis = make_basis(elements, replace(recipe, precision="float64"), projection, maps, device, kernels)
         weights, report = iterative_weights(basis, problem, recipe, tell)
     else:
         basis = make_basis(elements, recipe, projection, maps, device, kernels)
-        weights, report = direct_weights(basis, problem, recipe, tell)
+        weights, report = direct_weights(basis, problem, recipe, tell, memory)
     return Potential(
         elements,
         recipe,

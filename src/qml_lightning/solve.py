@@ -14,6 +14,8 @@ from .normal import Equations, Gram, Rows
 # Columns of the factor formed at once: wide enough for matrix products at full rate, narrow beside the matrix.
 BLOCK = 256
 
+NOT_FINITE = "It holds values that are not finite: look at the labels and the geometry of the training set."
+
 
 def solve(equations: Sequence[tuple[Equations, float]], ridge: float) -> Tensor:
     """Weights w that minimise Σ weight² |Z w − y|² + ridge |w|² over pairs (equations, weight).
@@ -63,11 +65,15 @@ def cholesky(matrix: Tensor, ridge: float) -> Tensor:
         inner = matrix[first:last, first:last]
         inner.copy_(inner.tril() + inner.tril(-1).T)
     if not _factorised(matrix, diagonal, ridge):
-        raise SolveError(
-            f"The Gram matrix of size {len(matrix)} plus ridge {ridge:g} is not positive definite to rounding. "
-            + _remedy(matrix, diagonal, ridge)
-        )
+        raise not_positive_definite(len(matrix), ridge, _remedy(matrix, diagonal, ridge))
     return matrix
+
+
+def not_positive_definite(size: int, ridge: float, remedy: str) -> SolveError:
+    """The error for a matrix that has no factor, on disk as in memory."""
+    return SolveError(
+        f"The Gram matrix of size {size} plus ridge {ridge:g} is not positive definite to rounding. {remedy}"
+    )
 
 
 def _factorised(matrix: Tensor, diagonal: Tensor, ridge: float) -> bool:
@@ -95,7 +101,7 @@ def _factorised(matrix: Tensor, diagonal: Tensor, ridge: float) -> bool:
 def _remedy(matrix: Tensor, diagonal: Tensor, ridge: float) -> str:
     """The smallest power of ten that factorises."""
     if not bool(diagonal.isfinite().all()):
-        return "It holds values that are not finite: look at the labels and the geometry of the training set."
+        return NOT_FINITE
     # rounding of a Gram matrix is about eps · trace: start there, no smaller ridge can help
     rounding = float(diagonal.sum()) * torch.finfo(torch.float64).eps
     start = max(ridge * 10, rounding / 1000, 1e-300)

@@ -13,16 +13,20 @@ from torch import Tensor
 from .baseline import Baseline
 from .basis import Basis
 from .conjugate import SmallModelPreconditioner, conjugate_gradients
-from .design import labelled_rows, targets_of
+from .design import BATCH_NUMBERS, labelled_rows, targets_of
 from .errors import SolveError
 from .matrixfree import matrix_free
-from .normal import Equations, Gram, equations_for, memory_for
+from .normal import Gram, equations_for, memory_for
+from .outofcore import OutOfCore, plan
 from .recipes import Recipe
-from .resources import require_memory
+from .resources import Memory
 from .solve import solve
 from .structures import Labels, Structures
 
 Progress = Callable[[str, int, int], None]  # what, done, of
+
+# Bytes in flight for each number of a batch of rows: the row, the features that it is made of, their sum in float64.
+BYTES_IN_FLIGHT = 24
 
 
 @dataclass(frozen=True)
@@ -43,12 +47,18 @@ class Problem:
         return Problem(self.structures.select(index), labels, self.baseline)
 
 
-def direct_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> tuple[Tensor, dict[str, Any]]:
+def direct_weights(
+    basis: Basis, problem: Problem, recipe: Recipe, tell: Progress, memory: Memory
+) -> tuple[Tensor, dict[str, Any]]:
     """Weights from the normal equations (or their dual), by Cholesky, and a report."""
     targets = problem.targets
-    equations = _room(basis, {kind: int(y.isfinite().sum()) for kind, y in targets.items()})
+    counts = {kind: int(y.isfinite().sum()) for kind, y in targets.items()}
+    most = None if memory.limit is None else _batch_numbers(basis, problem, memory.left)
+    if _in_core_bytes(basis, counts) + BYTES_IN_FLIGHT * (most or 0) > memory.left:
+        return _out_of_core_weights(basis, problem, recipe, tell, memory)
+    equations = {kind: equations_for(n, basis.n_weights, basis.device) for kind, n in counts.items()}
     tell("equations", 0, len(problem.structures))
-    for kind, rows, y, done in labelled_rows(basis, problem.structures, targets, recipe.size_exponent):
+    for kind, rows, y, done in labelled_rows(basis, problem.structures, targets, recipe.size_exponent, most):
         equations[kind].add(rows, y)
         tell("equations", done, len(problem.structures))
     tell("solving", 0, 1)
@@ -57,15 +67,37 @@ def direct_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progres
     return weights, {"solver": "direct", "rows": {kind: part.n for kind, part in equations.items()}}
 
 
-def _room(basis: Basis, counts: Mapping[str, int]) -> dict[str, Equations]:
-    """Room for the equations of each kind of label, apart; or an error before anything is allocated."""
+def _in_core_bytes(basis: Basis, counts: Mapping[str, int]) -> int:
+    """What the equations of each kind of label take, apart, and the matrix that is solved."""
     n = basis.n_weights
-    require_memory(
-        sum(memory_for(rows, n) for rows in counts.values()) + 8 * n * min(n, sum(counts.values())),
-        f"Training {n} weights",
-        f"Use fewer features (now {basis.maps[0].n_features}) or fewer structures.",
-    )
-    return {kind: equations_for(rows, n, basis.device) for kind, rows in counts.items()}
+    return sum(memory_for(rows, n) for rows in counts.values()) + 8 * n * min(n, sum(counts.values()))
+
+
+def _batch_numbers(basis: Basis, problem: Problem, free: int) -> int:
+    """Numbers in flight in an eighth of `free` bytes, but enough for the largest structure."""
+    largest = 3 * int(problem.structures.counts.max()) + 7  # its rows: forces, energy, virial
+    return min(BATCH_NUMBERS, max(free // 8 // BYTES_IN_FLIGHT, largest * basis.n_weights))
+
+
+def _out_of_core_weights(
+    basis: Basis, problem: Problem, recipe: Recipe, tell: Progress, memory: Memory
+) -> tuple[Tensor, dict[str, Any]]:
+    """Weights from one Gram matrix on disk for the rows of all kinds, and a report."""
+    targets = problem.targets
+    counts = {kind: int(y.isfinite().sum()) for kind, y in targets.items()}
+    free = memory.left if memory.limit is not None else memory.left * 3 // 4  # the rest holds what the disk is told
+    most = _batch_numbers(basis, problem, free)
+    chosen = plan(sum(counts.values()), basis.n_weights, free - BYTES_IN_FLIGHT * most, memory.scratch)
+    with OutOfCore(chosen) as equations:
+        tell("equations", 0, len(problem.structures))
+        for kind, rows, y, done in labelled_rows(basis, problem.structures, targets, recipe.size_exponent, most):
+            equations.add(rows, y, recipe.weight_of(kind))
+            tell("equations", done, len(problem.structures))
+        weights = equations.solve(recipe.ridge, lambda done, of: tell("solving", done, of))
+        disk, read, written = equations.disk
+    out_of_core = {"disk_bytes": disk, "bytes_read": read, "bytes_written": written}
+    out_of_core |= {"dual": chosen.dual, "tile": chosen.tile, "rows_at_once": chosen.width}
+    return weights, {"solver": "direct", "rows": counts, "out_of_core": out_of_core}
 
 
 def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> tuple[Tensor, dict[str, Any]]:

@@ -10,7 +10,8 @@ from typer import Argument, Option
 
 from ..errors import InputError
 from ..files import check_output
-from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from ..resources import bytes_from
+from .options import DATA_HELP, MACHINE, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
 from .reading import error_table, metrics_as_json, model_facts, symbol
 from .recipe_options import RecipeOptions
 from .screen import note, panel, progress, show, show_json, teaching
@@ -36,6 +37,7 @@ a public set by name (`qml-lightning datasets`). Output, options and labels are 
   qml-lightning train mine.extxyz -m mine.safetensors --train-size 1000
   qml-lightning train mine.npz:train -m mine.safetensors --energy-unit kcal/mol
   qml-lightning train crystal.traj -m crystal.safetensors --cutoff 5
+  qml-lightning train mine.extxyz -m large.safetensors --features 32768 --memory 4GiB --scratch /disk
 """
 )
 # Structures on which training errors are told when there is no --valid.
@@ -54,6 +56,22 @@ def command(
     ] = None,
     valid: Annotated[str | None, Option(help="Structures to tell the errors on, like DATA.", metavar="DATA")] = None,
     report: Annotated[Path | None, Option(help="Also write a one-page summary, .png or .html.", metavar="FILE")] = None,
+    memory: Annotated[
+        str | None,
+        Option(
+            help="Keep within this much memory, such as 4GiB; equations that do not fit go to --scratch.",
+            metavar="SIZE",
+            rich_help_panel=MACHINE,
+        ),
+    ] = None,
+    scratch: Annotated[
+        Path | None,
+        Option(
+            help="Folder on a disk for equations that do not fit in memory; by default $TMPDIR or /var/tmp.",
+            metavar="FOLDER",
+            rich_help_panel=MACHINE,
+        ),
+    ] = None,
     label_check: Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")] = True,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -65,6 +83,7 @@ def command(
         from ..report.summary import check_report
 
         check_report(report, overwrite=overwrite)
+    memory_limit = None if memory is None else bytes_from(memory)
     targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()
     device = machine.prepare()
     the_recipe = recipe.make(machine.precision)
@@ -94,6 +113,8 @@ def command(
             reference_energies=reference_energies,
             device=device,
             kernels=machine.kernels,
+            memory_limit=memory_limit,
+            scratch=scratch,
             progress=tell,
         )
     save_model(potential, model, overwrite=overwrite)
