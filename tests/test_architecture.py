@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
 READING_ORDER = (
     "errors", "units", "files", "resources", "structures", "datasets", "kernels", "neighbours", "verlet",
     "representation", "projection", "features", "recipes", "baseline", "basis", "design", "matrixfree", "normal",
-    "solve", "conjugate", "tiles", "outofcore", "training",
+    "solve", "conjugate", "tiles", "outofcore", "training", "distributed",
     "potential", "modelfile", "fit", "metrics", "label_check", "adapters", "report", "cli",
 )  # fmt: skip
 # `Potential.save` and `Potential.load` reach for what is built on it, inside the function that needs it.

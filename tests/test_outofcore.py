@@ -128,12 +128,12 @@ def test_a_machine_that_is_too_small_goes_to_disk_by_itself_and_a_limit_that_is_
     assert "out_of_core" in fit(data, settings).provenance["solution"]
 
 
-def test_a_limit_is_refused_by_the_iteration():
+def test_a_limit_and_the_iteration_exclude_each_other():
     from dataclasses import replace
 
     settings = recipe()
     settings = replace(settings, solver=replace(settings.solver, method="iterative"))
-    with pytest.raises(InputError, match="direct solver only"):
+    with pytest.raises(InputError, match="exclude each other"):
         fit(molecules(3), settings, memory_limit=1 << 40)
 
 

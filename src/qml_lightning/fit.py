@@ -11,12 +11,15 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from .baseline import fit_baseline, given_baseline
+from .baseline import Baseline, fit_baseline, given_baseline
 from .basis import draw, make_basis
 from .datasets.dataset import Dataset
+from .distributed import Ranks, weights_of_ranks
 from .errors import InputError
+from .kernels import FeatureMap
 from .neighbours import check_distances
 from .potential import Potential
+from .projection import Projection
 from .recipes import DEFAULT, Recipe
 from .resources import Memory
 from .structures import Labels, checked
@@ -33,6 +36,7 @@ def fit(
     kernels: str | None = None,
     memory_limit: int | None = None,
     scratch: Path | str | None = None,
+    ranks: Ranks | None = None,
     progress: Progress | None = None,
 ) -> Potential:
     """The potential that minimises the weighted squared error of the labels plus ridge · |weights|².
@@ -41,6 +45,7 @@ def fit(
     `reference_energies`: eV by atomic number; by default from least squares.
     `memory_limit`: bytes that the process may have in memory; equations that do not fit (without a limit: in the memory
     of the machine) are kept in a file in the folder `scratch`.
+    `ranks`: the processes that share the work (`distributed.joined`), each of which is given the same data.
     """
     started = time.perf_counter()
     recipe.check()
@@ -51,22 +56,29 @@ def fit(
     elements = structures.elements
     random = np.random.default_rng(recipe.seed)
 
-    if reference_energies is None:
-        baseline = fit_baseline(structures, labels.energies, elements)
-    else:
-        baseline = given_baseline(reference_energies, elements)
-    projection, maps = draw(structures, recipe, random)
+    def prepared() -> tuple[Baseline, Projection, tuple[FeatureMap, ...]]:
+        if reference_energies is None:
+            baseline = fit_baseline(structures, labels.energies, elements)
+        else:
+            baseline = given_baseline(reference_energies, elements)
+        return baseline, *draw(structures, recipe, random)
+
+    # other ranks may have other processors, whose axes would differ in the last digits
+    baseline, projection, maps = prepared() if ranks is None else ranks.first(prepared)
     problem = Problem(structures, labels, baseline)
     memory = Memory(memory_limit, None if scratch is None else Path(scratch))
+    if (memory_limit is not None) + (ranks is not None) + (recipe.solver.method == "iterative") > 1:
+        raise InputError("A limit of memory, several ranks and the iterative solver exclude each other. Choose one.")
     if recipe.solver.method == "iterative":
-        if memory_limit is not None:
-            raise InputError("A limit of memory is kept by the direct solver only. Leave it out, or solve directly.")
         # float64: the preconditioner divides by the ridge, and so would magnify the rounding of float32
         basis = make_basis(elements, replace(recipe, precision="float64"), projection, maps, device, kernels)
         weights, report = iterative_weights(basis, problem, recipe, tell)
     else:
         basis = make_basis(elements, recipe, projection, maps, device, kernels)
-        weights, report = direct_weights(basis, problem, recipe, tell, memory)
+        if ranks is None:
+            weights, report = direct_weights(basis, problem, recipe, tell, memory)
+        else:
+            weights, report = weights_of_ranks(basis, problem, recipe, tell, ranks)
     return Potential(
         elements,
         recipe,

@@ -98,6 +98,8 @@ def _solver(solution: dict[str, Any]) -> str:
         gib = {name: f"{disk[name] / GIB:.1f} GiB" for name in ("disk_bytes", "bytes_read", "bytes_written")}
         moved = f"{gib['bytes_read']} read, {gib['bytes_written']} written"
         return f"direct, out of core: {gib['disk_bytes']} on disk, {moved}"
+    if "ranks" in solution:
+        return f"direct, equations by {solution['ranks']['size']} ranks"
     if solution.get("solver") != "iterative":
         return str(solution.get("solver", ""))
     return f"iterative, {len(solution.get('history', []))} steps: {solution.get('converged', '')}"

@@ -108,11 +108,11 @@ class Remaining(ProgressColumn):
 
 
 @contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
+def progress(*, shown: bool = True) -> Iterator[Callable[[str, int, int], None]]:
     """`tell(what, done, of)` draws a bar with the remaining time for each `what`, on stderr and in terminals only."""
     to = console(stderr=True)
     columns = (TextColumn("{task.description:<12}"), BarColumn(40), TaskProgressColumn(), Remaining())
-    with Progress(*columns, console=to, transient=True, disable=not to.is_terminal) as bars:
+    with Progress(*columns, console=to, transient=True, disable=not (shown and to.is_terminal)) as bars:
         tasks: dict[str, TaskID] = {}
 
         def tell(what: str, done: int, of: int) -> None:

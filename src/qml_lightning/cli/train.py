@@ -77,9 +77,13 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
+    from ..distributed import joined, own_rank
+
+    rank = own_rank()  # of several processes only the first writes and tells
     # all that can fail early, fails now
-    check_output(model, overwrite)
-    if report is not None:
+    if rank == 0:
+        check_output(model, overwrite)
+    if report is not None and rank == 0:
         from ..report.summary import check_report
 
         check_report(report, overwrite=overwrite)
@@ -94,7 +98,7 @@ def command(
     from ..neighbours import check_distances, element_indices
 
     kernels_for(device, the_recipe.dtype, machine.kernels)
-    with progress() as tell:
+    with progress(shown=rank == 0) as tell:
         tell("reading", 0, 1)
         dataset = reading.load(data)
         if train_size is not None:
@@ -104,19 +108,23 @@ def command(
         if held_out is not None:
             element_indices(held_out.structures.numbers, dataset.structures.elements)
         tell("label check", 0, 1)
-        checked = _check_labels(dataset, device) if label_check else None
+        checked = _check_labels(dataset, device) if label_check and rank == 0 else None
         tell("axes", 0, 1)
-        potential = fit(
-            dataset,
-            the_recipe,
-            targets=targets,
-            reference_energies=reference_energies,
-            device=device,
-            kernels=machine.kernels,
-            memory_limit=memory_limit,
-            scratch=scratch,
-            progress=tell,
-        )
+        with joined(device) as ranks:
+            potential = fit(
+                dataset,
+                the_recipe,
+                targets=targets,
+                reference_energies=reference_energies,
+                device=device if ranks is None else ranks.device,
+                kernels=machine.kernels,
+                memory_limit=memory_limit,
+                scratch=scratch,
+                ranks=ranks,
+                progress=tell,
+            )
+    if rank > 0:
+        return
     save_model(potential, model, overwrite=overwrite)
 
     shown = held_out or (dataset if len(dataset) <= SHOWN else dataset.subsample(SHOWN, the_recipe.seed))
