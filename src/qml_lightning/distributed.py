@@ -26,8 +26,8 @@ from .training import Problem, Progress
 
 T = TypeVar("T")
 
-# Bytes of one message: large beside the latency, small beside the Gram matrix.
-MESSAGE_BYTES = 64 * 1024**2
+# Bytes of one message, and rows of the Gram matrix in it: large beside the latency, low enough to send only half of it.
+MESSAGE_BYTES, MESSAGE_ROWS = 64 * 1024**2, 256
 # A process that ends closes its connections, and the others know at once. This is for machines that fall silent; it
 # must be longer than the solution by one process, for which the others wait.
 TIMEOUT = timedelta(hours=6)
@@ -170,7 +170,7 @@ def _add_up(equations: Gram, ranks: Ranks) -> int:
     gram, sent = equations.gram, 0
     n, first = len(gram), 0
     while first < n:
-        last = min(n, first + max(1, MESSAGE_BYTES // (8 * n)))
+        last = min(n, first + max(1, min(MESSAGE_ROWS, MESSAGE_BYTES // (8 * n))))
         part = gram[first:last, :last].contiguous()
         dist.reduce(part, 0)
         if ranks.rank == 0:

@@ -38,6 +38,7 @@ a public set by name (`qml-lightning datasets`). Output, options and labels are 
   qml-lightning train mine.npz:train -m mine.safetensors --energy-unit kcal/mol
   qml-lightning train crystal.traj -m crystal.safetensors --cutoff 5
   qml-lightning train mine.extxyz -m large.safetensors --features 32768 --memory 4GiB --scratch /disk
+  torchrun --nproc-per-node 8 -m qml_lightning train mine.extxyz -m mine.safetensors --device cuda
 """
 )
 # Structures on which training errors are told when there is no --valid.
