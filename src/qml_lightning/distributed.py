@@ -99,6 +99,8 @@ def _touch(ranks: Ranks) -> Iterator[None]:
     """What goes wrong between processes, in words."""
     try:
         yield
+    except torch.cuda.OutOfMemoryError:  # a RuntimeError too, but of this rank alone
+        raise
     except RuntimeError as problem:
         raise ResourceError(
             f"Rank {ranks.rank} of {ranks.size} has lost touch with another one: it has ended, or cannot be reached. "
@@ -126,14 +128,14 @@ def weights_of_ranks(
     ranks.agree(_digest(problem, recipe))
     counts = {kind: int(y.isfinite().sum()) for kind, y in problem.targets.items()}
     n, total = basis.n_weights, sum(counts.values())
-    needed = ranks.local_size * memory_for(total, n)
+    dual = total < n  # then the rows themselves are less to send, and better conditioned
+    needed = ranks.local_size * memory_for(total, n) + (8 * n * total if dual else 0)  # and the solver copies the rows
     if needed > available_memory():
         raise ResourceError(
             f"Training {n} weights needs {needed / GIB:.2f} GiB for {ranks.local_size} ranks and "
             f"{available_memory() / GIB:.2f} GiB are free. Use fewer ranks on one machine, or fewer features."
         )
     mine = share(problem, ranks)
-    dual = total < n  # then the rows themselves are less to send, and better conditioned
     own_rows = sum(int(y.isfinite().sum()) for y in mine.targets.values())
     equations = Rows(n, total if ranks.rank == 0 else own_rows, basis.device) if dual else Gram(n, basis.device)
     started = time.perf_counter()
