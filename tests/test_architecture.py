@@ -15,8 +15,8 @@ PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
 READING_ORDER = (
     "errors", "units", "files", "tensorfile", "resources", "structures", "datasets", "kernels", "neighbours", "verlet",
     "representation", "projection", "features", "recipes", "baseline", "basis", "design", "matrixfree", "normal",
-    "solve", "conjugate", "training",
-    "potential", "equations", "modelfile", "equationsfile", "checkpoint", "fit",
+    "solve", "conjugate", "tiles", "outofcore", "training",
+    "potential", "equations", "distributed", "modelfile", "equationsfile", "checkpoint", "fit",
     "metrics", "label_check", "adapters", "report", "cli",
 )  # fmt: skip
 # `Potential.save` and `Potential.load` reach for what is built on it, inside the function that needs it.

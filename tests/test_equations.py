@@ -268,5 +268,5 @@ def test_too_little_memory_for_the_equations_is_told_before_they_are_read(gather
 
 def test_equations_and_checkpoints_are_of_the_direct_solver(tmp_path):
     iterative = replace(SETTINGS, solver=replace(SETTINGS.solver, method="iterative"))
-    with pytest.raises(InputError, match="forms no equations"):
+    with pytest.raises(InputError, match="no equations are formed"):
         fit(mixed(5), iterative, equations=tmp_path / "e")

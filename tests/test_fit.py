@@ -185,7 +185,7 @@ def test_what_is_missing_is_named():
 
 def test_too_little_memory_is_told_before_anything_is_allocated(monkeypatch):
     monkeypatch.setattr(qml_lightning.resources, "available_memory", lambda: 1024)
-    with pytest.raises(ResourceError, match=r"needs .* GiB and 0\.0 GiB are free. Use fewer features \(now 256\)"):
+    with pytest.raises(ResourceError, match=r"256 weights, even out of core, needs .* GiB and 0\.00 GiB are free"):
         fit(molecules(3), SMALL)
 
 

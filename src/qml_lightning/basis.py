@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .features import columns_of, draw_maps, n_weights
+from .features import columns_of, draw_maps
 from .kernels import FCHL19Arguments, FeatureMap, Kernels, kernels_for
 from .neighbours import element_indices, pairs_within
 from .projection import Projection, principal_axes
@@ -33,7 +33,7 @@ class Basis:
 
     @property
     def n_weights(self) -> int:
-        return n_weights(self.maps, self.blocks)
+        return int(self.columns(len(self.maps) - 1).stop)
 
     def columns(self, element: int) -> slice:
         """Where the weights of `element` stand."""

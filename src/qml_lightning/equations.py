@@ -18,17 +18,16 @@ from .basis import Basis, basis_difference, make_basis
 from .datasets.dataset import Dataset
 from .design import labelled_rows
 from .errors import InputError
-from .features import n_weights
 from .kernels import FeatureMap
 from .neighbours import check_distances, element_indices
-from .normal import Gram, Part, added, equations_for, grown, memory_for
+from .normal import Gram, Part, added, equations_for, grown
 from .potential import Potential
 from .projection import Projection
 from .recipes import Recipe
-from .resources import require_memory
+from .resources import Memory
 from .solve import EIGEN_FROM, Term, ridge_path, solve
 from .structures import Labels, Structures, checked
-from .training import Problem, Progress
+from .training import Problem, Progress, counts_of
 
 
 @dataclass
@@ -106,37 +105,21 @@ def empty(
 ) -> Equations:
     """Room for the equations of `problem`, with all but the rows in place."""
     elements, structures = problem.baseline.elements, problem.structures
-    n = n_weights(drawn[1], recipe.features.blocks)
+    n = recipe.features.n_weights(len(elements))
     return Equations(
         elements,
         recipe,
         *drawn,
-        _room(n, 1 + len(elements), counts_of(problem.targets), device),
+        {
+            kind: equations_for(rows, n, device, 1 + len(elements) if kind == "energies" else 1)
+            for kind, rows in counts_of(problem.targets).items()
+        },
         references_from(problem.baseline).with_structures(structures, problem.labels.energies),
         given,
         prints,
         structures.n_atoms,
         source,
     )
-
-
-def _room(n: int, n_targets: int, counts: Mapping[str, int], device: torch.device | str) -> dict[str, Part]:
-    """Room for that many equations of each kind of label; or an error before anything is allocated."""
-    total = sum(counts.values())
-    dual = total if total < n else 0
-    require_memory(
-        sum(memory_for(rows, n) for rows in counts.values()) + 8 * dual * (n + dual),
-        f"Training {n} weights",
-        f"Use fewer features (now {n}) or fewer structures.",
-    )
-    return {
-        kind: equations_for(rows, n, device, n_targets if kind == "energies" else 1) for kind, rows in counts.items()
-    }
-
-
-def counts_of(targets: Mapping[str, Tensor]) -> dict[str, int]:
-    """How many rows the targets of each kind make: what is NaN makes none."""
-    return {kind: int(y.isfinite().sum()) for kind, y in targets.items()}
 
 
 def gather(
@@ -146,11 +129,12 @@ def gather(
     tell: Progress,
     *,
     first: int = 0,
+    most: int | None = None,
     after: Callable[[Equations, int, int], None] | None = None,
 ) -> None:
     """Add the rows of `problem`, from the structure `first` on; `after(equations, done, of)` follows each chunk.
 
-    The baseline of `problem` is the origin of the equations.
+    The baseline of `problem` is the origin of the equations. `most`: numbers at once, where memory is short.
     """
     targets, n = problem.targets, len(problem.structures)
     compositions = Baseline.composition(problem.structures, equations.elements)
@@ -159,7 +143,7 @@ def gather(
     compositions, taken = compositions[known], int(known[:first].sum())
     tell("equations", first, n)
     for kind, rows, y, done in labelled_rows(
-        basis, problem.structures, targets, equations.recipe.size_exponent, first=first
+        basis, problem.structures, targets, equations.recipe.size_exponent, first=first, most=most
     ):
         if kind == "energies":
             y = torch.cat([y[:, None], compositions[taken : taken + len(y)].to(y)], 1)
@@ -323,7 +307,7 @@ def sweep(
     baseline = equations.baseline(reference_energies)
     n = min(equations.n_weights, sum(equations.rows.values()))
     # the eigendecomposition works in a copy and two more, and gives vectors
-    require_memory(
+    Memory().require(
         8 * n**2 * (5 if len(ridges) >= EIGEN_FROM else 1),
         f"A sweep over {len(ridges)} ridges with {n} weights",
         f"Use fewer than {EIGEN_FROM} ridges at a time, or fewer features.",

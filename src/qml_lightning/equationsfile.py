@@ -13,10 +13,9 @@ from torch import Tensor
 from .baseline import Baseline, References
 from .equations import Equations
 from .errors import InputError
-from .features import n_weights
 from .modelfile import basis_tensors, read_basis, read_tensor
 from .normal import Gram, Part, Rows, lower_tiles, memory_for
-from .resources import require_memory
+from .resources import Memory
 from .tensorfile import open_tensors, write_tensors
 
 FORMAT = "qml-lightning-equations"
@@ -101,14 +100,14 @@ def load_state(path: str | Path, *, device: torch.device | str = "cpu") -> tuple
     with open_tensors(path, FORMAT, FORMAT_VERSION, "equations") as (header, file):
         n = int(header["n_weights"])
         forms = header["parts"]
-        require_memory(
+        Memory().require(
             sum(memory_for(n + 1 if form["form"] == "gram" else form["capacity"], n) for form in forms.values()),
             f"Reading equations for {n} weights",
             "Close other programs, or use a machine with more memory.",
         )
         elements, recipe, projection, maps = read_basis(header, file)
         k = 1 + len(elements)
-        if n != n_weights(maps, recipe.features.blocks):
+        if n != recipe.features.n_weights(len(elements)):
             raise KeyError(f"equations for {n} weights")
         position = header["position"]
         equations = Equations(

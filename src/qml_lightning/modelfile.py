@@ -50,7 +50,7 @@ def load_model(path: str | Path) -> Potential:
     with open_tensors(path, FORMAT, FORMAT_VERSION, "model") as (header, file):
         elements, recipe, projection, maps = read_basis(header, file)
         n = len(elements)
-        weights = recipe.features.n_features * (n if recipe.features.blocks else 1)
+        weights = recipe.features.n_weights(n)
         return Potential(
             elements,
             recipe,

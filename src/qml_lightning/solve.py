@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from .errors import SolveError
-from .normal import Gram, Part, Rows, lower_tiles
+from .normal import Gram, Part, Rows, lower_tiles, memory_for
 
 # Columns of the factor formed at once: wide enough for matrix products at full rate, narrow beside the matrix.
 BLOCK = 256
+
+NOT_FINITE = "It holds values that are not finite: look at the labels and the geometry of the training set."
 
 
 # From this many ridges on, one eigendecomposition is cheaper than a factorisation for each: measured on one thread it
@@ -38,6 +40,18 @@ class Term:
         squares, moment = self.part.squares(), self.vector(self.part.moments())
         target = float(self.vector(self.vector(squares)))
         return max(0.0, self.part.squared_length(weights) - 2.0 * float(weights @ moment) + target)
+
+
+def memory_for_fit(n_columns: int, counts: Sequence[int], processes: int = 1) -> int:
+    """Bytes that it takes to gather that many rows of each kind, in each process, and to solve them in one."""
+    total = sum(counts)
+    if total < n_columns:
+        solving = (
+            8 * total * (2 * n_columns + total)
+        )  # the rows with their weights, apart and in one, and the dual matrix
+    else:
+        solving = 0 if max(counts) > n_columns else 8 * n_columns**2  # in the place of a Gram matrix, if there is one
+    return processes * sum(memory_for(rows, n_columns) for rows in counts) + solving
 
 
 def solve(terms: Sequence[Term], ridge: float) -> Tensor:
@@ -99,10 +113,8 @@ def _by_eigenvalues(matrix: Tensor, right: Tensor, ridges: Sequence[float]) -> l
     inside = vectors.T @ right
     rounding = float(values[-1]) * torch.finfo(torch.float64).eps
     if float(values[0]) + min(ridges) <= 0:
-        raise SolveError(
-            f"The Gram matrix of size {len(matrix)} plus ridge {min(ridges):g} is not positive definite to rounding. "
-            f"A ridge of {10.0 ** math.ceil(math.log10(max(-2 * float(values[0]), rounding))):g} would do."
-        )
+        would_do = 10.0 ** math.ceil(math.log10(max(-2 * float(values[0]), rounding)))
+        raise not_positive_definite(len(matrix), min(ridges), f"A ridge of {would_do:g} would do.")
     return [vectors @ (inside / (values + ridge)) for ridge in ridges]
 
 
@@ -127,11 +139,15 @@ def cholesky(matrix: Tensor, ridge: float) -> Tensor:
         inner = matrix[first:last, first:last]
         inner.copy_(inner.tril() + inner.tril(-1).T)
     if not _factorised(matrix, diagonal, ridge):
-        raise SolveError(
-            f"The Gram matrix of size {len(matrix)} plus ridge {ridge:g} is not positive definite to rounding. "
-            + _remedy(matrix, diagonal, ridge)
-        )
+        raise not_positive_definite(len(matrix), ridge, _remedy(matrix, diagonal, ridge))
     return matrix
+
+
+def not_positive_definite(size: int, ridge: float, remedy: str) -> SolveError:
+    """The error for a matrix that has no factor, on disk as in memory."""
+    return SolveError(
+        f"The Gram matrix of size {size} plus ridge {ridge:g} is not positive definite to rounding. {remedy}"
+    )
 
 
 def _factorised(matrix: Tensor, diagonal: Tensor, ridge: float) -> bool:
@@ -159,7 +175,7 @@ def _factorised(matrix: Tensor, diagonal: Tensor, ridge: float) -> bool:
 def _remedy(matrix: Tensor, diagonal: Tensor, ridge: float) -> str:
     """The smallest power of ten that factorises."""
     if not bool(diagonal.isfinite().all()):
-        return "It holds values that are not finite: look at the labels and the geometry of the training set."
+        return NOT_FINITE
     # rounding of a Gram matrix is about eps · trace: start there, no smaller ridge can help
     rounding = float(diagonal.sum()) * torch.finfo(torch.float64).eps
     start = max(ridge * 10, rounding / 1000, 1e-300)

@@ -1,8 +1,8 @@
-"""What is to be learnt, and the way to the weights that never forms a Gram matrix."""
+"""What is to be learnt, and two ways to the weights without a Gram matrix in memory: on disk, or never formed."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
@@ -13,12 +13,17 @@ from torch import Tensor
 from .baseline import Baseline
 from .basis import Basis
 from .conjugate import SmallModelPreconditioner, conjugate_gradients
-from .design import labelled_rows, targets_of
+from .design import BATCH_NUMBERS, labelled_rows, targets_of
 from .errors import SolveError
 from .matrixfree import matrix_free
 from .normal import Gram
+from .outofcore import OutOfCore, plan
 from .recipes import Recipe
+from .resources import Memory
 from .structures import Labels, Structures
+
+# Bytes in flight for each number of a batch of rows: the row, the features that it is made of, their sum in float64.
+BYTES_IN_FLIGHT = 24
 
 
 class Progress(Protocol):
@@ -44,6 +49,37 @@ class Problem:
         """The same for the structures at `index`."""
         labels = self.labels.select(index, self.structures.offsets)
         return Problem(self.structures.select(index), labels, self.baseline)
+
+
+def counts_of(targets: Mapping[str, Tensor]) -> dict[str, int]:
+    """How many rows the targets of each kind make: what is NaN makes none."""
+    return {kind: int(y.isfinite().sum()) for kind, y in targets.items()}
+
+
+def batch_numbers(n_weights: int, problem: Problem, free: int) -> int:
+    """Numbers in flight in an eighth of `free` bytes, but enough for the largest structure."""
+    largest = 3 * int(problem.structures.counts.max()) + 7  # its rows: forces, energy, virial
+    return min(BATCH_NUMBERS, max(free // 8 // BYTES_IN_FLIGHT, largest * n_weights))
+
+
+def out_of_core_weights(
+    basis: Basis, problem: Problem, recipe: Recipe, tell: Progress, memory: Memory
+) -> tuple[Tensor, dict[str, Any]]:
+    """Weights from one Gram matrix on disk for the rows of all kinds, and a report."""
+    targets, counts = problem.targets, counts_of(problem.targets)
+    free = memory.left if memory.limit is not None else memory.left * 3 // 4  # the rest holds what the disk is told
+    most = batch_numbers(basis.n_weights, problem, free)
+    chosen = plan(sum(counts.values()), basis.n_weights, free - BYTES_IN_FLIGHT * most, memory.scratch)
+    with OutOfCore(chosen) as equations:
+        tell("equations", 0, len(problem.structures))
+        for kind, rows, y, done in labelled_rows(basis, problem.structures, targets, recipe.size_exponent, most=most):
+            equations.add(rows, y, recipe.weight_of(kind))
+            tell("equations", done, len(problem.structures))
+        weights = equations.solve(recipe.ridge, lambda done, of: tell("solving", done, of))
+        disk, read, written = equations.disk
+    out_of_core = {"disk_bytes": disk, "bytes_read": read, "bytes_written": written}
+    out_of_core |= {"dual": chosen.dual, "tile": chosen.tile, "rows_at_once": chosen.width}
+    return weights, {"solver": "direct", "rows": counts, "out_of_core": out_of_core}
 
 
 def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> tuple[Tensor, dict[str, Any]]:
@@ -79,7 +115,7 @@ def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Prog
         )
     return state.weights, {
         "solver": "iterative",
-        "rows": {kind: int(target.isfinite().sum()) for kind, target in learn.targets.items()},
+        "rows": counts_of(learn.targets),
         "held_out_structures": n_held,
         "preconditioner_features": n_small,
         "converged": "residual below the tolerance"

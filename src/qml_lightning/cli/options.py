@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 from typer import Option
 
 from ..errors import InputError
+from ..resources import bytes_from
 
 if TYPE_CHECKING:
     import torch
 
     from ..datasets import Dataset
     from ..potential import Potential, Predictor
-    from ..recipes import Precision, Recipe
+    from ..recipes import Precision
 
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
 Debug = Annotated[bool, Option("--debug", help="On failure, show where in the code it happened.")]
@@ -110,11 +111,11 @@ class KeepOptions:
         """The model whose basis is to be used, if one is named."""
         return None if self.basis is None else load_potential(self.basis)
 
-    def checkpoint_for(self, model: Path, recipe: Recipe) -> Path | None:
-        """Where checkpoints go; None for a solver that has none. An InputError if one must not be overwritten."""
+    def checkpoint_for(self, model: Path, way: str | None) -> Path | None:
+        """Where checkpoints go; None where there are none. An InputError if one must not be overwritten."""
         from ..checkpoint import checked_path
 
-        if recipe.solver.method != "direct" and self.checkpoint is None:
+        if way is not None:
             return None
         return checked_path(self.checkpoint or model.with_name(model.name + ".checkpoint"), resume=self.resume)
 
@@ -156,6 +157,27 @@ class MachineOptions:
         """A model file made ready on these."""
         device = self.prepare()
         return load_potential(model).on(device, checked_precision(self.precision), self.kernels)
+
+
+@dataclass(frozen=True)
+class MemoryOptions:
+    """How much of the machine a fit may take."""
+
+    memory: Annotated[
+        str | None,
+        Option(help="Keep within this much memory, such as 4GiB; equations that do not fit go to --scratch.",
+               metavar="SIZE", rich_help_panel=MACHINE),
+    ] = None  # fmt: skip
+    scratch: Annotated[
+        Path | None,
+        Option(help="Folder on a disk for equations that do not fit in memory; by default $TMPDIR or /var/tmp.",
+               metavar="FOLDER", rich_help_panel=MACHINE),
+    ] = None  # fmt: skip
+
+    @property
+    def limit(self) -> int | None:
+        """In bytes."""
+        return None if self.memory is None else bytes_from(self.memory)
 
 
 def checked_precision(text: str | None) -> Precision | None:

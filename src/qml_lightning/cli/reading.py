@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..resources import GIB
 from .screen import facts, table
 
 if TYPE_CHECKING:
@@ -92,6 +93,13 @@ def _data(source: dict[str, Any]) -> str:
 
 
 def _solver(solution: dict[str, Any]) -> str:
+    disk = solution.get("out_of_core")
+    if disk is not None:
+        gib = {name: f"{disk[name] / GIB:.1f} GiB" for name in ("disk_bytes", "bytes_read", "bytes_written")}
+        moved = f"{gib['bytes_read']} read, {gib['bytes_written']} written"
+        return f"direct, out of core: {gib['disk_bytes']} on disk, {moved}"
+    if "ranks" in solution:
+        return f"direct, equations by {solution['ranks']['size']} ranks"
     if solution.get("solver") != "iterative":
         return str(solution.get("solver", ""))
     return f"iterative, {len(solution.get('history', []))} steps: {solution.get('converged', '')}"

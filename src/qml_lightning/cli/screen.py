@@ -131,11 +131,11 @@ class Tell(Protocol):
 
 
 @contextmanager
-def progress() -> Iterator[Tell]:
+def progress(*, shown: bool = True) -> Iterator[Tell]:
     """`tell(what, done, of, remark)` draws a bar with the remaining time for each `what`, in terminals only."""
     to = console(stderr=True)
     columns = (TextColumn("{task.description:<12}"), BarColumn(40), TaskProgressColumn(), Remaining(), Remark())
-    with Progress(*columns, console=to, transient=True, disable=not to.is_terminal) as bars:
+    with Progress(*columns, console=to, transient=True, disable=not (shown and to.is_terminal)) as bars:
         tasks: dict[str, TaskID] = {}
 
         def tell(what: str, done: int, of: int, remark: str = "", /) -> None:

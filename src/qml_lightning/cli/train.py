@@ -9,7 +9,18 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from ..files import check_output
-from .options import DATA_HELP, DataOptions, Debug, Json, KeepOptions, LabelCheck, MachineOptions, Overwrite, spread
+from .options import (
+    DATA_HELP,
+    DataOptions,
+    Debug,
+    Json,
+    KeepOptions,
+    LabelCheck,
+    MachineOptions,
+    MemoryOptions,
+    Overwrite,
+    spread,
+)
 from .reading import error_table, metrics_as_json, model_facts, symbol
 from .recipe_options import RecipeOptions
 from .screen import note, progress, show, show_json, teaching, warnings_shown
@@ -38,6 +49,8 @@ same command again with --resume. --equations keeps what `update` and `merge` ne
   qml-lightning train crystal.traj -m crystal.safetensors --cutoff 5
   qml-lightning train large.npz -m large.safetensors --equations large.equations
   qml-lightning train large.npz -m large.safetensors --resume
+  qml-lightning train mine.extxyz -m large.safetensors --features 32768 --memory 4GiB --scratch /disk
+  torchrun --nproc-per-node 8 -m qml_lightning train mine.extxyz -m mine.safetensors --device cuda
 """
 )
 # Structures on which training errors are told when there is no --valid.
@@ -52,6 +65,7 @@ def command(
     reading: DataOptions,
     keep: KeepOptions,
     machine: MachineOptions,
+    memory: MemoryOptions,
     train_size: Annotated[
         int | None, Option(min=1, help="Train on this many structures, drawn by the seed.", metavar="N")
     ] = None,
@@ -62,9 +76,13 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
+    from ..distributed import joined, own_rank, several_ranks
+
+    rank = own_rank()  # of several processes only the first writes and tells
     # all that can fail early, fails now
-    check_output(model, overwrite)
-    if report is not None:
+    if rank == 0:
+        check_output(model, overwrite)
+    if report is not None and rank == 0:
         from ..report.summary import check_report
 
         check_report(report, overwrite=overwrite)
@@ -72,17 +90,27 @@ def command(
     device = machine.prepare()
     basis = keep.basis_model()
     the_recipe = recipe.make(machine.precision, None if basis is None else basis.recipe)
-    checkpoint = keep.checkpoint_for(model, the_recipe)
-    if keep.equations is not None:
-        check_output(keep.equations, overwrite)
 
     from .. import fit
+    from ..fit import special_way
     from ..kernels import kernels_for
     from ..modelfile import save_model
     from ..neighbours import check_distances, element_indices
 
+    checkpoint = keep.checkpoint_for(
+        model,
+        special_way(
+            the_recipe,
+            memory.limit is not None,
+            several_ranks(),
+            equations=keep.equations is not None,
+            checkpoint=keep.checkpoint is not None or keep.resume,
+        ),
+    )
+    if keep.equations is not None and rank == 0:
+        check_output(keep.equations, overwrite)
     kernels_for(device, the_recipe.dtype, machine.kernels)
-    with progress() as tell, warnings_shown(), resumable(checkpoint):
+    with progress(shown=rank == 0) as tell, warnings_shown(), resumable(checkpoint):
         tell("reading", 0, 1)
         dataset = reading.load(data)
         if train_size is not None:
@@ -92,23 +120,29 @@ def command(
         if held_out is not None:
             element_indices(held_out.structures.numbers, dataset.structures.elements)
         tell("label check", 0, 1)
-        checked = check_labels(dataset, device) if label_check else None
+        checked = check_labels(dataset, device) if label_check and rank == 0 else None
         tell("axes", 0, 1)
-        potential = fit(
-            dataset,
-            the_recipe,
-            targets=targets,
-            reference_energies=reference_energies,
-            basis=basis,
-            equations=keep.equations,
-            checkpoint=checkpoint,
-            checkpoint_seconds=keep.checkpoint_seconds,
-            resume=keep.resume,
-            overwrite=overwrite,
-            device=device,
-            kernels=machine.kernels,
-            progress=tell,
-        )
+        with joined(device) as ranks:
+            potential = fit(
+                dataset,
+                the_recipe,
+                targets=targets,
+                reference_energies=reference_energies,
+                basis=basis,
+                equations=keep.equations,
+                checkpoint=checkpoint,
+                checkpoint_seconds=keep.checkpoint_seconds,
+                resume=keep.resume,
+                overwrite=overwrite,
+                device=device if ranks is None else ranks.device,
+                kernels=machine.kernels,
+                memory_limit=memory.limit,
+                scratch=memory.scratch,
+                ranks=ranks,
+                progress=tell,
+            )
+        if rank > 0:
+            return
         save_model(potential, model, overwrite=overwrite)
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
