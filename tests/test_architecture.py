@@ -16,7 +16,7 @@ READING_ORDER = (
     "errors", "units", "files", "resources", "structures", "datasets", "kernels", "neighbours", "verlet",
     "representation", "projection", "features", "recipes", "baseline", "basis", "design", "matrixfree", "normal",
     "solve", "conjugate", "training",
-    "potential", "modelfile", "fit", "metrics", "label_check", "adapters", "report", "cli",
+    "potential", "exact", "modelfile", "fit", "metrics", "label_check", "adapters", "report", "cli",
 )  # fmt: skip
 # `Potential.save` and `Potential.load` reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {("potential", "modelfile"), ("potential", "adapters")}

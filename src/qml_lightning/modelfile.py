@@ -13,22 +13,27 @@ from torch import Tensor
 
 from .baseline import Baseline
 from .errors import InputError, ModelError
+from .exact import ExactPotential, ExactRecipe
+from .exact.potential import whole_representation
 from .files import check_output, write_atomically
 from .kernels import FeatureMap
-from .potential import Potential
+from .potential import Model, Potential
 from .projection import Projection
 from .recipes import Recipe
 from .units import INTERNAL
 
 FORMAT = "qml-lightning"
-FORMAT_VERSION = 1  # raised when an older package could no longer read the file
+FORMAT_VERSION = 2  # raised when an older package could no longer read the file
+FEATURES_VERSION = 1  # of models with random features: the first packages read them still
 
 
-def header_of(potential: Potential) -> dict[str, Any]:
+def header_of(potential: Potential | ExactPotential) -> dict[str, Any]:
     """The JSON header that `save_model` writes."""
+    exact = isinstance(potential, ExactPotential)
     return {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if exact else FEATURES_VERSION,
+        "kind": "exact" if exact else "features",
         "units": {"energy": INTERNAL.energy, "length": INTERNAL.length},
         "elements": list(potential.elements),
         "recipe": potential.recipe.as_dict(),
@@ -36,12 +41,28 @@ def header_of(potential: Potential) -> dict[str, Any]:
     }
 
 
-def save_model(potential: Potential, path: str | Path, *, overwrite: bool = False) -> None:
+def save_model(potential: Model, path: str | Path, *, overwrite: bool = False) -> None:
     """Write `potential` to `path`, atomically; an existing file is kept unless `overwrite`."""
+    assert isinstance(potential, Potential | ExactPotential)  # there are no others
     path = check_output(path, overwrite=overwrite)
     # safetensors metadata is text by text: one entry, one JSON document
     header = json.dumps(header_of(potential), ensure_ascii=False)
-    write_atomically(path, save(_tensors(potential), {FORMAT: header}))
+    tensors = _exact_tensors(potential) if isinstance(potential, ExactPotential) else _tensors(potential)
+    write_atomically(path, save({name: tensor.contiguous() for name, tensor in tensors.items()}, {FORMAT: header}))
+
+
+def _exact_tensors(potential: ExactPotential) -> dict[str, Tensor]:
+    tensors = {
+        "baseline": potential.baseline.energies,
+        "element": potential.element,
+        "environments": potential.environments,
+        "weights": potential.weights,
+    }
+    if potential.directions is not None:
+        tensors["directions"] = potential.directions
+    if potential.recipe.rank is not None:
+        tensors |= {"projection": potential.projection.matrices, "explained": potential.projection.explained}
+    return tensors
 
 
 def _tensors(potential: Potential) -> dict[str, Tensor]:
@@ -58,7 +79,7 @@ def _tensors(potential: Potential) -> dict[str, Tensor]:
             tensors[name] = torch.stack(parts)
     if "signs" in tensors:
         tensors["signs"] = tensors["signs"].to(torch.int8)  # ±1: an eighth of the room
-    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+    return tensors
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
@@ -66,10 +87,12 @@ def read_header(path: str | Path) -> dict[str, Any]:
     return _read(path)[0]
 
 
-def load_model(path: str | Path) -> Potential:
-    """The potential that `save_model` wrote."""
+def load_model(path: str | Path) -> Potential | ExactPotential:
+    """The potential that `save_model` wrote, of either kind."""
     header, tensors = _read(path)
     try:
+        if header.get("kind", "features") == "exact":
+            return _exact_potential(header, tensors)
         elements = tuple(header["elements"])
         recipe = Recipe.from_dict(header["recipe"])
         phases = tensors["phases"]
@@ -81,7 +104,7 @@ def load_model(path: str | Path) -> Potential:
             FeatureMap(phases[e], recipe.features.paired, *(parts[n][e] for n in ("signs", "row_scale", "matrix")))
             for e in range(len(elements))
         )
-        _check_shapes(header, recipe, tensors)
+        _check_shapes(_shapes(header, recipe), tensors)
         return Potential(
             elements,
             recipe,
@@ -95,11 +118,38 @@ def load_model(path: str | Path) -> Potential:
         raise ModelError(f"{path} is a {FORMAT} model with a part missing or altered ({problem}).") from problem
 
 
-def _check_shapes(header: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
-    """A KeyError where tensors do not fit the recipe that the header tells."""
+def _exact_potential(header: dict[str, Any], tensors: dict[str, Tensor]) -> ExactPotential:
+    elements = tuple(header["elements"])
+    recipe = ExactRecipe.from_dict(header["recipe"])
+    n, m = len(elements), len(tensors["weights"])
+    size = recipe.representation.arguments(n).size
+    columns = size if recipe.rank is None else recipe.rank
+    wanted: dict[str, tuple[int, ...]] = {"baseline": (n,), "element": (m,), "environments": (m, columns)}
+    if "directions" in tensors:
+        wanted["directions"] = (m, columns)
+    projection = whole_representation(n, recipe)
+    if recipe.rank is not None:
+        wanted |= {"projection": (n, size, columns), "explained": (n,)}
+        projection = Projection(tensors["projection"], tensors["explained"])
+    _check_shapes(wanted, tensors)
+    return ExactPotential(
+        elements,
+        recipe,
+        projection,
+        tensors["element"],
+        tensors["environments"],
+        tensors["weights"],
+        tensors.get("directions"),
+        Baseline(elements, tensors["baseline"]),
+        header["provenance"],
+    )
+
+
+def _shapes(header: dict[str, Any], recipe: Recipe) -> dict[str, tuple[int, ...]]:
+    """What the tensors of a model with random features should be like."""
     n, features = len(header["elements"]), recipe.features
     frequencies = features.n_features // (1 + features.paired)
-    wanted = {
+    wanted: dict[str, tuple[int, ...]] = {
         "weights": (features.n_features * (n if features.blocks else 1),),
         "baseline": (n,),
         "explained": (n,),
@@ -111,6 +161,11 @@ def _check_shapes(header: dict[str, Any], recipe: Recipe, tensors: dict[str, Ten
         wanted["row_scale"] = (n, frequencies)
     else:
         wanted["matrix"] = (n, frequencies, recipe.rank)
+    return wanted
+
+
+def _check_shapes(wanted: dict[str, tuple[int, ...]], tensors: dict[str, Tensor]) -> None:
+    """A KeyError where tensors do not fit the recipe that the header tells."""
     for name, shape in wanted.items():
         if tuple(tensors[name].shape) != shape:
             raise KeyError(f"{name} of shape {shape}, found {tuple(tensors[name].shape)}")

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import torch
 
     from ..datasets import Dataset
+    from ..exact import ExactPotential
     from ..potential import Potential, Predictor
     from ..recipes import Precision
 
@@ -126,7 +127,7 @@ def checked_precision(text: str | None) -> Precision | None:
     return text  # type: ignore[return-value]  # one of the three
 
 
-def load_potential(model: Path) -> Potential:
+def load_potential(model: Path) -> Potential | ExactPotential:
     """The potential of a model file."""
     from ..modelfile import load_model
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
 
     from ..datasets import Dataset
+    from ..exact import ExactPotential
     from ..label_check import LabelReport
     from ..metrics import Metrics
     from ..potential import Potential
@@ -132,7 +133,7 @@ class _Trained:
 
     model: Path
     report: Path | None
-    potential: Potential
+    potential: Potential | ExactPotential
     labels: LabelReport | None
     metrics: Metrics
     valid: str | None
