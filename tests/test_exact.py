@@ -285,6 +285,33 @@ def test_gpr_with_a_tiny_ridge_reproduces_energies_forces_and_stress():
     assert errors.stress.mae < 1e-7
 
 
+@methods
+def test_molecules_of_several_compositions_are_learnt_together(method):
+    data = _mixed()
+    errors = evaluate(fit(data, replace(METHODS[method], sigma=1.0)), data)
+    assert errors.forces.mae < (1e-4 if method == "gpr" else 0.5) * float(data.labels.forces.abs().mean())
+
+
+def test_a_structure_without_labels_changes_nothing():
+    data = _mixed()
+    energies, forces = data.labels.energies.clone(), data.labels.forces.clone()
+    energies[3], forces[data.structures.structure_of_atom == 3] = torch.nan, torch.nan
+    unknown = replace(data, labels=Labels(energies, forces))
+    references = dict.fromkeys(data.structures.elements, -1.0)
+    one, two = (
+        fit(part, replace(METHODS["gpr"], ridge=1e-6), reference_energies=references).predict(_ethanol())
+        for part in (unknown, unknown.select([0, 1, 2, 4]))
+    )
+    assert torch.allclose(one.forces, two.forces, rtol=0, atol=1e-9)
+    assert torch.allclose(one.energies, two.energies, rtol=0, atol=1e-9)
+
+
+def test_labels_that_tell_nothing_are_refused():
+    atoms = labelled([Atoms("H"), Atoms("H")])
+    with pytest.raises(InputError, match="No label tells anything"):
+        fit(atoms, GPR, targets=["forces"])
+
+
 def test_oqml_of_energies_alone_reproduces_them():
     data = molecules(10)
     potential = fit(data, replace(METHODS["oqml"], threshold=1e-14), targets=["energies"])

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..basis import Basis
 from ..design import VOIGT, environments
+from ..errors import InputError
 from ..neighbours import element_indices
 from ..structures import Structures, batches
 from .recipe import ExactRecipe
@@ -116,8 +117,12 @@ def gather(
     element = element_indices(structures.numbers, basis.elements)
     members: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for s, its in enumerate(plans):
+        if not its.energy and its.combination.shape[1] == 0:
+            continue  # no label, or only the force on a lone atom
         composition = torch.bincount(element[_atoms(structures, s)], minlength=len(basis.elements)).tolist()
         members[(*composition, its.energy, its.combination.shape[1])].append(s)
+    if not members:
+        raise InputError("No label tells anything: there are no energies, and no forces between atoms. Add some.")
     groups, start = [], 0
     for index in members.values():
         plans_here = [plans[s] for s in index]
@@ -199,8 +204,9 @@ def _without_idle_columns(groups: list[Alike], n_elements: int) -> list[Alike]:
     """The same groups; distances and derivatives are what they were."""
     for e in range(n_elements):
         here = [group for group in groups if group.values[e].numel()]
-        busy = torch.stack([group.values[e].flatten(0, 1).any(0) for group in here]).any(0)
-        busy |= torch.stack([group.tangents[e].flatten(0, 2).any(0) for group in here]).any(0)
+        busy = groups[0].targets.new_zeros(groups[0].values[e].shape[2], dtype=torch.bool)
+        for group in here:
+            busy |= group.values[e].flatten(0, 1).any(0) | group.tangents[e].flatten(0, 2).any(0)
         for group in groups:
             group.columns.append(busy.nonzero()[:, 0])
             group.values[e] = group.values[e][..., busy]

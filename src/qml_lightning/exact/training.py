@@ -51,6 +51,7 @@ def exact_potential(
         centred[element == e] -= values[element == e].mean(0)  # small numbers, small rounding
     groups = gather(basis, structures, centred, targets, plans, recipe)
     y = torch.cat([group.targets.flatten() for group in groups])
+    tell("kernels", 0, len(structures))
     report: dict[str, Any] = {"rows": {kind: int(target.isfinite().sum()) for kind, target in targets.items()}}
     if recipe.method == "gpr":
         matrix = covariance(groups, lambda done, of: tell("kernels", done, of))
