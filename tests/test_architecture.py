@@ -16,7 +16,7 @@ READING_ORDER = (
     "errors", "units", "files", "tensorfile", "resources", "structures", "datasets", "kernels", "neighbours", "verlet",
     "representation", "projection", "features", "recipes", "baseline", "basis", "design", "matrixfree", "normal",
     "solve", "conjugate", "tiles", "outofcore", "training",
-    "potential", "equations", "distributed", "modelfile", "equationsfile", "checkpoint", "fit",
+    "potential", "equations", "distributed", "exact", "modelfile", "equationsfile", "checkpoint", "fit",
     "metrics", "label_check", "adapters", "report", "cli",
 )  # fmt: skip
 # `Potential.save` and `Potential.load` reach for what is built on it, inside the function that needs it.

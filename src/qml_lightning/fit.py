@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import torch
@@ -21,8 +21,9 @@ from .distributed import Ranks, gather_by_ranks, on_first
 from .equations import empty, fingerprints, gather, provenance, solved
 from .equationsfile import save_equations
 from .errors import InputError
+from .exact import ExactPotential, ExactRecipe, exact_potential
 from .files import check_output
-from .kernels import FeatureMap
+from .kernels import FeatureMap, kernels_for
 from .neighbours import check_distances, element_indices
 from .potential import Potential
 from .projection import Projection
@@ -41,9 +42,44 @@ from .training import (
 )
 
 
+@overload
 def fit(
     data: Dataset,
-    recipe: Recipe = DEFAULT,
+    recipe: Recipe = ...,
+    *,
+    targets: Sequence[str] | None = ...,
+    reference_energies: Mapping[int, float] | None = ...,
+    basis: Drawn | None = ...,
+    equations: str | Path | None = ...,
+    checkpoint: str | Path | None = ...,
+    checkpoint_seconds: float = ...,
+    resume: bool = ...,
+    overwrite: bool = ...,
+    device: torch.device | str = ...,
+    kernels: str | None = ...,
+    memory_limit: int | None = ...,
+    scratch: str | Path | None = ...,
+    ranks: Ranks | None = ...,
+    progress: Progress | None = ...,
+) -> Potential: ...
+
+
+@overload
+def fit(
+    data: Dataset,
+    recipe: ExactRecipe,
+    *,
+    targets: Sequence[str] | None = ...,
+    reference_energies: Mapping[int, float] | None = ...,
+    device: torch.device | str = ...,
+    kernels: str | None = ...,
+    progress: Progress | None = ...,
+) -> ExactPotential: ...
+
+
+def fit(
+    data: Dataset,
+    recipe: Recipe | ExactRecipe = DEFAULT,
     *,
     targets: Sequence[str] | None = None,
     reference_energies: Mapping[int, float] | None = None,
@@ -59,9 +95,11 @@ def fit(
     scratch: str | Path | None = None,
     ranks: Ranks | None = None,
     progress: Progress | None = None,
-) -> Potential:
+) -> Potential | ExactPotential:
     """The potential that minimises the weighted squared error of the labels plus ridge · |weights|².
 
+    `recipe`: random features, or explicit kernels (`exact.OQML`, `exact.GPR`), which have no use for what
+    comes from `basis` on.
     `targets`: which labels to learn from, some of "energies", "forces", "stress"; by default all that there are.
     `reference_energies`: eV by atomic number; by default from least squares.
     `basis`: a potential whose axes and feature maps to use, so that the equations of both can be added.
@@ -75,7 +113,7 @@ def fit(
     recipe.check()
     special_way(
         recipe, memory_limit is not None, ranks is not None,
-        equations=equations is not None, checkpoint=checkpoint is not None,
+        equations=equations is not None, checkpoint=checkpoint is not None, basis=basis is not None,
     )  # fmt: skip
     if equations is not None:
         on_first(ranks, lambda: check_output(equations, overwrite))
@@ -85,19 +123,22 @@ def fit(
     elements = _elements(structures, recipe, basis)
     # by the first rank: others may have other processors, whose figures would differ in the last digits
     baseline = on_first(ranks, lambda: _baseline(structures, labels, elements, reference_energies))
-    work = _Work(
-        Problem(structures, labels, baseline), data.source.as_dict(), recipe, basis, device, kernels,
-        Memory(memory_limit, None if scratch is None else Path(scratch)), ranks, progress or (lambda *_: None),
-    )  # fmt: skip
-    if recipe.solver.method == "iterative":
-        potential = work.iteratively()
-    elif not work.fits and equations is None and ranks is None:
-        if checkpoint is not None:
-            warnings.warn(CheckpointWarning("The equations are on disk, without checkpoints."), stacklevel=2)
-        potential = work.on_disk()
+    problem, source, tell = Problem(structures, labels, baseline), data.source.as_dict(), progress or (lambda *_: None)
+    potential: Potential | ExactPotential
+    if isinstance(recipe, ExactRecipe):
+        potential = _with_kernels(problem, source, recipe, device, kernels, tell)
     else:
-        keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_seconds, resume=resume)
-        potential = work.in_memory(reference_energies is not None, keeper, equations, overwrite)
+        memory = Memory(memory_limit, None if scratch is None else Path(scratch))
+        work = _Work(problem, source, recipe, basis, device, kernels, memory, ranks, tell)
+        if recipe.solver.method == "iterative":
+            potential = work.iteratively()
+        elif not work.fits and equations is None and ranks is None:
+            if checkpoint is not None:
+                warnings.warn(CheckpointWarning("The equations are on disk, without checkpoints."), stacklevel=2)
+            potential = work.on_disk()
+        else:
+            keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_seconds, resume=resume)
+            potential = work.in_memory(reference_energies is not None, keeper, equations, overwrite)
     seconds = round(time.perf_counter() - started, 3)
     return replace(potential, provenance={**potential.provenance, "seconds": seconds})
 
@@ -206,18 +247,40 @@ class _Work:
         weights: Tensor,
         report: dict[str, Any],
     ) -> Potential:
-        baseline, structures = self.problem.baseline, self.problem.structures
-        about = provenance(self.source, report.pop("rows"), report, len(structures), structures.n_atoms)
-        about |= {"kernels": basis.kernels.NAME, "device": str(self.device)}
+        about = _about(self.problem, self.source, report, basis.kernels.NAME, self.device)
+        baseline = self.problem.baseline
         return Potential(baseline.elements, self.recipe, *drawn, weights.cpu(), baseline, about)
 
 
+def _with_kernels(
+    problem: Problem,
+    source: dict[str, Any],
+    recipe: ExactRecipe,
+    device: torch.device | str,
+    kernels: str | None,
+    tell: Progress,
+) -> ExactPotential:
+    potential, report = exact_potential(problem, recipe, device=device, kernels=kernels, tell=tell)
+    name = kernels_for(device, recipe.dtype, kernels).NAME
+    return replace(potential, provenance=_about(problem, source, report, name, device))
+
+
+def _about(
+    problem: Problem, source: dict[str, Any], report: dict[str, Any], kernels: str, device: torch.device | str
+) -> dict[str, Any]:
+    """The provenance of a model whose equations are not kept."""
+    rows, structures = report.pop("rows"), problem.structures
+    about = provenance(source, rows, report, len(structures), structures.n_atoms)
+    return about | {"kernels": kernels, "device": str(device)}
+
+
 def special_way(
-    recipe: Recipe, limited: bool, several: bool, *, equations: bool = False, checkpoint: bool = False
+    recipe: Recipe | ExactRecipe, limited: bool, several: bool, *, equations: bool, checkpoint: bool, basis: bool
 ) -> str | None:
     """The way other than in memory by one process, if one is asked for; an InputError if two are, or what it lacks."""
     ways = {
-        "the iterative solver": recipe.solver.method == "iterative",
+        "explicit kernels": isinstance(recipe, ExactRecipe),
+        "the iterative solver": isinstance(recipe, Recipe) and recipe.solver.method == "iterative",
         "a limit of memory": limited,
         "several ranks": several,
     }
@@ -231,6 +294,8 @@ def special_way(
         )
     if chosen and checkpoint:
         raise InputError(f"With {chosen[0]} there are no checkpoints to write or resume. Leave out one of both.")
+    if isinstance(recipe, ExactRecipe) and basis:
+        raise InputError("Explicit kernels have no random features to take from another model. Leave out the basis.")
     return chosen[0] if chosen else None
 
 
@@ -255,9 +320,9 @@ def _chosen(labels: Labels, targets: Sequence[str] | None) -> Labels:
     return Labels(**{kind: getattr(labels, kind) for kind in wanted})
 
 
-def _elements(structures: Structures, recipe: Recipe, basis: Drawn | None) -> tuple[int, ...]:
+def _elements(structures: Structures, recipe: Recipe | ExactRecipe, basis: Drawn | None) -> tuple[int, ...]:
     """Those of the structures, or of the basis if one is given, which must serve."""
-    if basis is None:
+    if basis is None or isinstance(recipe, ExactRecipe):
         return structures.elements
     element_indices(structures.numbers, basis.elements)
     if difference := recipe_difference(basis.recipe, recipe):

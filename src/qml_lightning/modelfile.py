@@ -10,22 +10,27 @@ from torch import Tensor
 
 from .baseline import Baseline
 from .basis import Drawn
+from .exact import ExactPotential, ExactRecipe
+from .exact.potential import whole_representation
 from .kernels import FeatureMap
-from .potential import Potential
+from .potential import Model, Potential
 from .projection import Projection
 from .recipes import Recipe
 from .tensorfile import open_tensors, write_tensors
 from .units import INTERNAL
 
 FORMAT = "qml-lightning"
-FORMAT_VERSION = 1  # raised when an older package could no longer read the file
+FORMAT_VERSION = 2  # raised when an older package could no longer read the file
+FEATURES_VERSION = 1  # of models with random features: the first packages read them still
 
 
-def header_of(potential: Potential) -> dict[str, Any]:
+def header_of(potential: Potential | ExactPotential) -> dict[str, Any]:
     """The JSON header that `save_model` writes."""
+    exact = isinstance(potential, ExactPotential)
     return {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if exact else FEATURES_VERSION,
+        "kind": "exact" if exact else "features",
         "units": {"energy": INTERNAL.energy, "length": INTERNAL.length},
         "elements": list(potential.elements),
         "recipe": potential.recipe.as_dict(),
@@ -33,9 +38,11 @@ def header_of(potential: Potential) -> dict[str, Any]:
     }
 
 
-def save_model(potential: Potential, path: str | Path, *, overwrite: bool = False) -> None:
+def save_model(potential: Model, path: str | Path, *, overwrite: bool = False) -> None:
     """Write `potential` to `path`, atomically; an existing file is kept unless `overwrite`."""
-    tensors = {"weights": potential.weights, "baseline": potential.baseline.energies, **basis_tensors(potential)}
+    assert isinstance(potential, Potential | ExactPotential)  # there are no others
+    more = _kernel_tensors(potential) if isinstance(potential, ExactPotential) else basis_tensors(potential)
+    tensors = {"weights": potential.weights, "baseline": potential.baseline.energies, **more}
     write_tensors(path, FORMAT, header_of(potential), tensors, overwrite=overwrite)
 
 
@@ -45,9 +52,11 @@ def read_header(path: str | Path) -> dict[str, Any]:
         return header
 
 
-def load_model(path: str | Path) -> Potential:
-    """The potential that `save_model` wrote."""
+def load_model(path: str | Path) -> Potential | ExactPotential:
+    """The potential that `save_model` wrote, of either kind."""
     with open_tensors(path, FORMAT, FORMAT_VERSION, "model") as (header, file):
+        if header.get("kind", "features") == "exact":
+            return _read_exact(header, file)
         elements, recipe, projection, maps = read_basis(header, file)
         n = len(elements)
         weights = recipe.features.n_weights(n)
@@ -60,6 +69,38 @@ def load_model(path: str | Path) -> Potential:
             Baseline(elements, read_tensor(file, "baseline", (n,))),
             header["provenance"],
         )
+
+
+def _kernel_tensors(potential: ExactPotential) -> dict[str, Tensor]:
+    """Training environments, and axes if there are any."""
+    tensors = {"element": potential.element, "environments": potential.environments}
+    if potential.directions is not None:
+        tensors["directions"] = potential.directions
+    if potential.recipe.rank is not None:
+        tensors |= {"projection": potential.projection.matrices, "explained": potential.projection.explained}
+    return tensors
+
+
+def _read_exact(header: dict[str, Any], file: Any) -> ExactPotential:
+    elements, recipe = tuple(header["elements"]), ExactRecipe.from_dict(header["recipe"])
+    element: Tensor = file.get_tensor("element")
+    n, m = len(elements), len(element)
+    if recipe.rank is None:
+        projection = whole_representation(n, recipe)
+    else:
+        projection = _read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank)
+    columns = projection.matrices.shape[2]
+    return ExactPotential(
+        elements,
+        recipe,
+        projection,
+        element,
+        read_tensor(file, "environments", (m, columns)),
+        read_tensor(file, "weights", (m,)),
+        read_tensor(file, "directions", (m, columns)) if "directions" in file.keys() else None,  # noqa: SIM118
+        Baseline(elements, read_tensor(file, "baseline", (n,))),
+        header["provenance"],
+    )
 
 
 def basis_tensors(drawn: Drawn) -> dict[str, Tensor]:
@@ -93,8 +134,11 @@ def read_basis(header: dict[str, Any], file: Any) -> tuple[tuple[int, ...], Reci
     maps = tuple(
         FeatureMap(paired=features.paired, **{name: tensor[e] for name, tensor in read.items()}) for e in range(n)
     )
-    axes = read_tensor(file, "projection", (n, recipe.representation.arguments(n).size, recipe.rank))
-    return elements, recipe, Projection(axes, read_tensor(file, "explained", (n,))), maps
+    return elements, recipe, _read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank), maps
+
+
+def _read_axes(file: Any, size: int, n: int, rank: int) -> Projection:
+    return Projection(read_tensor(file, "projection", (n, size, rank)), read_tensor(file, "explained", (n,)))
 
 
 def read_tensor(file: Any, name: str, shape: tuple[int, ...]) -> Tensor:

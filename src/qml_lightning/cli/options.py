@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import torch
 
     from ..datasets import Dataset
+    from ..exact import ExactPotential
     from ..potential import Potential, Predictor
     from ..recipes import Precision
 
@@ -109,7 +110,7 @@ class KeepOptions:
 
     def basis_model(self) -> Potential | None:
         """The model whose basis is to be used, if one is named."""
-        return None if self.basis is None else load_potential(self.basis)
+        return None if self.basis is None else load_features(self.basis)
 
     def checkpoint_for(self, model: Path, way: str | None) -> Path | None:
         """Where checkpoints go; None where there are none. An InputError if one must not be overwritten."""
@@ -187,11 +188,21 @@ def checked_precision(text: str | None) -> Precision | None:
     return text  # type: ignore[return-value]  # one of the three
 
 
-def load_potential(model: Path) -> Potential:
+def load_potential(model: Path) -> Potential | ExactPotential:
     """The potential of a model file."""
     from ..modelfile import load_model
 
     return load_model(model)
+
+
+def load_features(model: Path) -> Potential:
+    """The potential of a model file, which must have random features."""
+    from ..potential import Potential
+
+    potential = load_potential(model)
+    if not isinstance(potential, Potential):
+        raise InputError(f"{model} has explicit kernels and no random features. Use a model that has.")
+    return potential
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
@@ -28,6 +28,7 @@ from .working import check_labels, evaluate_all, resumable
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
+    from ..exact import ExactPotential
     from ..label_check import LabelReport
     from ..metrics import Metrics
     from ..potential import Potential
@@ -105,6 +106,7 @@ def command(
             several_ranks(),
             equations=keep.equations is not None,
             checkpoint=keep.checkpoint is not None or keep.resume,
+            basis=basis is not None,
         ),
     )
     if keep.equations is not None and rank == 0:
@@ -123,24 +125,24 @@ def command(
         checked = check_labels(dataset, device) if label_check and rank == 0 else None
         tell("axes", 0, 1)
         with joined(device) as ranks:
-            potential = fit(
-                dataset,
-                the_recipe,
-                targets=targets,
-                reference_energies=reference_energies,
-                basis=basis,
-                equations=keep.equations,
-                checkpoint=checkpoint,
-                checkpoint_seconds=keep.checkpoint_seconds,
-                resume=keep.resume,
-                overwrite=overwrite,
-                device=device if ranks is None else ranks.device,
-                kernels=machine.kernels,
-                memory_limit=memory.limit,
-                scratch=memory.scratch,
-                ranks=ranks,
-                progress=tell,
-            )
+            # a mapping: mypy does not try all unions of so many options for both kinds of recipe
+            options: dict[str, Any] = {
+                "targets": targets,
+                "reference_energies": reference_energies,
+                "basis": basis,
+                "equations": keep.equations,
+                "checkpoint": checkpoint,
+                "checkpoint_seconds": keep.checkpoint_seconds,
+                "resume": keep.resume,
+                "overwrite": overwrite,
+                "device": device if ranks is None else ranks.device,
+                "kernels": machine.kernels,
+                "memory_limit": memory.limit,
+                "scratch": memory.scratch,
+                "ranks": ranks,
+                "progress": tell,
+            }
+            potential = fit(dataset, the_recipe, **options)
         if rank > 0:
             return
         save_model(potential, model, overwrite=overwrite)
@@ -164,7 +166,7 @@ class _Trained:
     model: Path
     report: Path | None
     equations: Path | None
-    potential: Potential
+    potential: Potential | ExactPotential
     labels: LabelReport | None
     metrics: Metrics
     valid: str | None

@@ -11,7 +11,18 @@ from typer import Argument, Option
 
 from ..errors import InputError
 from ..files import atomic, check_output
-from .options import DATA_HELP, DataOptions, Debug, Json, LabelCheck, MachineOptions, Overwrite, Repeated, spread
+from .options import (
+    DATA_HELP,
+    DataOptions,
+    Debug,
+    Json,
+    LabelCheck,
+    MachineOptions,
+    Overwrite,
+    Repeated,
+    load_features,
+    spread,
+)
 from .reading import model_facts
 from .screen import progress, show, show_json, teaching
 from .working import check_labels
@@ -59,9 +70,9 @@ def command(
     from ..equations import extended, solved
     from ..equationsfile import load_equations, save_equations
     from ..kernels import kernels_for
-    from ..modelfile import header_of, load_model, save_model
+    from ..modelfile import header_of, save_model
 
-    earlier = load_model(model)
+    earlier = load_features(model)
     changes = {"ridge": ridge, "energy_weight": energy_weight}
     recipe = replace(earlier.recipe, **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
     recipe.check()
