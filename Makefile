@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test lint format wheel clean
+.PHONY: setup demo test lint format wheel sanitize sanitize-threads clean
 
 setup: $(STAMP)
 
@@ -30,10 +30,31 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-# One wheel for any Python >= 3.11 and any torch; then installed and used in a fresh environment that sees no compiler.
+# One wheel for any Python >= 3.11, any torch and any Linux from glibc 2.28 on, as torch's own; try_wheel.py holds it to
+# that, then installs and uses it in a fresh environment that sees no compiler.
 wheel: setup
-	$(BIN)/python -m build --wheel --outdir dist
+	$(BIN)/python -m build --wheel --outdir dist --config-setting=wheel.tags=py3-none-manylinux_2_28_$$(uname -m)
 	$(BIN)/python examples/try_wheel.py dist
+
+# The native library with every access and every overflow checked, for one instruction set, and its tests with that one.
+# Python and torch are not built so: of them the runtime is told to ask nothing. --capture=sys lets its report through. It
+# keeps what is freed for a while, to catch who still uses it: so how much memory is in use is not asked here.
+SANITIZED_SET ?= baseline
+sanitize: setup
+	cmake -S . -B build/sanitized -G Ninja -DQML_SANITIZE="address;undefined" -DQML_INSTRUCTION_SETS="$(SANITIZED_SET)"
+	cmake --build build/sanitized
+	QML_LIGHTNING_LIBRARY=build/sanitized/libqml_lightning.so ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	UBSAN_OPTIONS=print_stacktrace=1 \
+	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
+	$(BIN)/python -m pytest --capture=sys tests/test_native_*.py --deselect \
+	tests/test_native_predictor.py::test_a_thousand_steps_take_no_more_memory_than_the_first_ones
+
+# Several threads inside the library at once, each with a team of one: GCC's OpenMP runtime tells the sanitizer nothing
+# of how it hands work to a team, so larger teams would be reported where there is no race.
+sanitize-threads:
+	cmake -S . -B build/threads -G Ninja -DQML_SANITIZE=thread -DQML_INSTRUCTION_SETS="$(SANITIZED_SET)"
+	cmake --build build/threads
+	build/threads/native_threads
 
 clean:
 	rm -rf $(VENV) build dist demo

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import venv
+import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -26,11 +28,31 @@ assert kernels_for("cpu", torch.float32).NAME == "native"
 """
 
 
+# What systems of a manylinux_2_28 tag have at least (PEP 600): versions of symbols of glibc and of the C++ runtime.
+# libgomp.so.1 is not among them: torch, which is required, brings it.
+OLDEST = {"GLIBC": (2, 28), "GLIBCXX": (3, 4, 24), "CXXABI": (1, 3, 11), "GCC": (7, 0, 0)}
+
+
+def check_tag(wheel: Path) -> None:
+    """Refuse a wheel whose library needs a newer system than its name says."""
+    if "manylinux_2_28" not in wheel.name:
+        raise SystemExit(f"{wheel.name} is not tagged manylinux_2_28. Build it with: make wheel.")
+    with zipfile.ZipFile(wheel) as archive:
+        library = archive.read("qml_lightning/_native/libqml_lightning.so")
+    for name, oldest in OLDEST.items():
+        found = re.findall(rb"\0%s_([0-9.]+)(?=\0)" % name.encode(), library)
+        newest = max((tuple(int(part) for part in version.split(b".")) for version in found), default=(0,))
+        print(f"needs {name} {'.'.join(map(str, newest))}, there is {'.'.join(map(str, oldest))}")
+        if newest > oldest:
+            raise SystemExit(f"{wheel.name} needs {name} {newest}, newer than its tag allows: {oldest}.")
+
+
 def main() -> None:
     wheels = sorted(Path(sys.argv[1]).glob("*.whl"), key=lambda path: path.stat().st_mtime)
     if not wheels:
         raise SystemExit(f"There is no wheel in {sys.argv[1]}. Build one: make wheel.")
     print(f"{wheels[-1].name}, {wheels[-1].stat().st_size / 1e6:.1f} MB")
+    check_tag(wheels[-1])
     with tempfile.TemporaryDirectory() as folder:
         venv.create(folder, with_pip=True)
         python = str(Path(folder) / "bin" / "python")

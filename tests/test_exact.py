@@ -494,7 +494,7 @@ def test_options_that_do_not_go_with_the_method_are_refused(options, word, tmp_p
 def test_what_only_random_features_have_is_refused(tmp_path, capsys):
     features, kernels = fit(molecules(3), recipe()), tmp_path / "gpr.safetensors"
     for options in ({"equations": tmp_path / "e"}, {"checkpoint": tmp_path / "c"}, {"memory_limit": 1 << 40}):
-        with pytest.raises(InputError, match="(?i)explicit kernels"):
+        with pytest.raises(InputError, match=r"(?i)explicit kernels"):
             fit(molecules(3), GPR, **options)
     with pytest.raises(InputError, match="no random features to take"):
         fit(molecules(3), GPR, basis=features)

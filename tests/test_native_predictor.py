@@ -100,9 +100,11 @@ def test_every_instruction_set_is_as_exact_as_plain_torch_of_the_same_precision(
         native.use_instruction_set(best)
     exact = potential.on(kernels="reference", precision="float64").predict(frames, stress=True)
     naive = potential.on(kernels="reference", precision=precision).predict(frames, stress=True)
-    eps = {"float32": 1e-6, "float64": 1e-13}[precision]
+    # two units: the largest of a dozen errors of about one is luck; in float64 the truth has errors of its own, and
+    # the two were seen seven units apart
+    margin = {"float32": 2, "float64": 16}[precision] * torch.finfo(getattr(torch, precision)).eps
     for fast, plain in zip(errors(one_call, exact), errors(naive, exact), strict=True):
-        assert fast <= 2 * plain + eps
+        assert fast <= 2 * plain + margin
 
 
 @pytest.mark.parametrize("cutoff", [2.5, 7.0])
@@ -217,6 +219,16 @@ def test_pairs_of_an_engine_give_the_same():
     assert torch.allclose(energies, exact.atom_energies, rtol=1e-12)
     assert torch.allclose(folded, exact.forces, rtol=1e-10, atol=1e-11)
     assert torch.allclose(virial / structures.volumes[0], exact.stress[0], rtol=1e-10, atol=1e-12)
+
+
+def test_segments_of_another_number_of_elements_are_refused():
+    potential = potential_for([molecule("CH3CH2OH")])
+    path = potential.on(kernels="native", precision="float64")._whole_path
+    with pytest.raises(InputError, match=r"segments must have the shape \(7,\), got \(5,\)"):
+        path.predict_pairs(
+            torch.tensor([0, 1]), 2, torch.zeros(5, dtype=torch.int64), torch.zeros(0, dtype=torch.int32),
+            torch.zeros(0, 3, dtype=torch.float64), forces=True, virial=True,
+        )  # fmt: skip
 
 
 def _molecule() -> Structures:

@@ -3,7 +3,8 @@
  * Every function comes for float and for double (suffix _f32, _f64), works on the caller's memory, runs on at most
  * `threads` OpenMP threads, and gives the same bits for the same input and thread count. It returns QML_OK or an
  * error code; the reason, in words, is then `qml_last_error()` of the calling thread. Nothing is written on error.
- * Arrays are dense, last index fastest. `real` is float or double, as the suffix says.
+ * Arrays are dense, last index fastest. `real` is float or double, as the suffix says. What can be told from inside is
+ * checked: sizes and their products, indices, order, numbers that are not finite. Lengths of arrays cannot.
  */
 #ifndef QML_LIGHTNING_H
 #define QML_LIGHTNING_H
@@ -43,13 +44,15 @@ typedef struct {
   double weight3;             /* whole factor of the three-body part: sqrt(eta3 / pi) c3, times 2 exp(-zeta^2/2) for the pair */
 } qml_fchl19;
 
-/* size = n_elements * n_radial2 + n_elements (n_elements + 1) / 2 * n_radial3 * n_angular */
+/* size = n_elements * n_radial2 + n_elements (n_elements + 1) / 2 * n_radial3 * n_angular; -1 where the parameters are
+ * refused */
 int64_t qml_fchl19_size(const qml_fchl19 *p);
 
 /* One feature map, that of one element: u = row_scale * (H D_n ... H D_1 x) + phases with H of entries +-1 (not
  * normalised), or u = matrix x + phases when n_transforms is 0.
  * Features: amplitude * cos(u), or amplitude * [cos(u) | sin(u)] when paired. n_features = n_frequencies * (1 + paired).
- * For n_transforms > 0, rank is a power of two and divides n_frequencies. */
+ * For n_transforms > 0, rank is a power of two and divides n_frequencies. Angles u are good up to 2^22 turns in float,
+ * 2^51 in double; beyond, where rounding leaves nothing of an angle, features are not defined. */
 typedef struct {
   int64_t rank;
   int64_t n_frequencies;
@@ -57,13 +60,13 @@ typedef struct {
   int32_t paired;
   double amplitude;
   const void *signs;          /* real (n_frequencies / rank, n_transforms, rank), entries +-1; D_1 first */
-  const void *row_scale;      /* real (n_frequencies) */
+  const void *row_scale;      /* real (n_frequencies); NULL: 1 */
   const void *matrix;         /* real (n_frequencies, rank), when n_transforms is 0 */
-  const void *phases;         /* real (n_frequencies) */
+  const void *phases;         /* real (n_frequencies); NULL: 0 */
 } qml_feature_map;
 
 #define QML_KERNELS(real, suffix)                                                                                      \
-  /* pair vectors (pairs, 3) -> out (atoms, size) */                                                                   \
+  /* pair vectors (pairs, 3), of 0.1 or longer -> out (atoms, size) */                                                 \
   int32_t qml_fchl19_values_##suffix(const qml_fchl19 *p, int64_t n_atoms, const int64_t *segments,                    \
                                      const real *vectors, real *out, int32_t threads);                                 \
   /* cotangent (atoms, size) -> out (pairs, 3): gradient of sum(cotangent * values) by each pair vector */             \

@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <string>
+#include <vector>
 
 namespace qml {
 namespace {
@@ -20,41 +22,41 @@ struct Candidate {
 };
 
 // Best first. __builtin_cpu_supports also asks the operating system whether it keeps the registers.
-const Candidate *candidates(int *count) {
-#ifdef QML_X86_64
-  static const Candidate all[] = {
+const std::vector<Candidate> &candidates() {
+  static const std::vector<Candidate> all = {
+#ifdef QML_HAS_avx512
       {&avx512::kernels, __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") &&
                              __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512bw") &&
                              __builtin_cpu_supports("fma")},
-      {&avx2::kernels, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
-      {&baseline::kernels, true},
-  };
-#else
-  static const Candidate all[] = {{&baseline::kernels, true}};
 #endif
-  *count = int(sizeof(all) / sizeof(all[0]));
+#ifdef QML_HAS_avx2
+      {&avx2::kernels, __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")},
+#endif
+#ifdef QML_HAS_baseline
+      {&baseline::kernels, true},
+#endif
+  };
   return all;
 }
 
 const Kernels &named(const char *name) {
-  int count;
-  const Candidate *all = candidates(&count);
-  for (int i = 0; i < count; ++i) {
-    if (std::strcmp(all[i].kernels->isa, name) != 0) continue;
-    if (!all[i].available) fail(QML_UNSUPPORTED, "this processor has no %s; leave the choice to the library.", name);
-    return *all[i].kernels;
+  std::string built;
+  for (const Candidate &candidate : candidates()) {
+    built += std::string(built.empty() ? "" : ", ") + candidate.kernels->isa;
+    if (std::strcmp(candidate.kernels->isa, name) != 0) continue;
+    if (!candidate.available) fail(QML_UNSUPPORTED, "this processor has no %s; leave the choice to the library.", name);
+    return *candidate.kernels;
   }
-  fail(QML_UNSUPPORTED, "no instruction set is called \"%.40s\" here; there are \"baseline\"%s.", name,
-       count > 1 ? ", \"avx2\" and \"avx512\"" : "");
+  fail(QML_UNSUPPORTED, "no instruction set is called \"%.40s\" here; this library was built for %s.", name,
+       built.c_str());
 }
 
 const Kernels &best() {
   const char *wanted = std::getenv("QML_LIGHTNING_ISA");
   if (wanted && *wanted) return named(wanted);
-  int count;
-  const Candidate *all = candidates(&count);
-  while (!all->available) ++all;
-  return *all->kernels;
+  for (const Candidate &candidate : candidates())
+    if (candidate.available) return *candidate.kernels;
+  fail(QML_UNSUPPORTED, "this processor has none of the instruction sets that this library was built for.");
 }
 
 std::atomic<const Kernels *> chosen{nullptr};

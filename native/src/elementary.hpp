@@ -44,15 +44,16 @@ template <class V, class... reals> QML_INLINE V polynomial(V x, reals... coeffic
   return polynomial_of_pairs<int(sizeof...(reals))>(x, c);
 }
 
-// The range in which `power_of_two` is neither infinite nor denormal: |x| up to this.
+// The range of `power_of_two`: up to here it is not infinite, and from minus this on what it multiplies later is not
+// denormal, which would cost a hundred times as much.
 template <class real> constexpr real power_of_two_range = real(exponent_bias<real> - 2);
+template <class real> constexpr real smallest_power = sizeof(real) == 4 ? real(-90) : real(-900);
 
-// 2^x. Below -power_of_two_range it is 0, above power_of_two_range it stays at that of the end.
+// 2^x. Below smallest_power it is 0, above power_of_two_range it stays at that of the end.
 template <class real> QML_INLINE Vector<real> power_of_two(Vector<real> x) {
-  constexpr real range = power_of_two_range<real>;
+  constexpr real range = power_of_two_range<real>, lowest = smallest_power<real>;
   const Vector<real> bounded = x < range ? x : broadcast<real>(range);
-  const Vector<real> shifted = bounded + round_magic<real>;
-  const Vector<real> rest = bounded - (shifted - round_magic<real>);
+  const Vector<real> rest = fraction<real>(bounded), whole = bounded - rest;
   Vector<real> mantissa;
   if constexpr (sizeof(real) == 4) {
     mantissa = polynomial(rest, 1.0f, 0.69314718246f, 0.24022650719f, 0.05550327152f, 0.00961805694f, 0.00134004280f,
@@ -63,10 +64,21 @@ template <class real> QML_INLINE Vector<real> power_of_two(Vector<real> x) {
                           1.3215432535912375e-06, 1.0178057087733941e-07, 7.074194297288521e-09,
                           4.4558179083360645e-10);
   }
-  // the low bits of `shifted` hold the whole number: moved to the exponent they multiply by its power of two
-  const UnsignedVector<real> exponent = (UnsignedVector<real>)shifted << mantissa_bits<real>;
+#if QML_VECTOR_BYTES == 64 && defined(__AVX512F__)
+  if constexpr (sizeof(real) == 4) {
+    const __mmask16 normal = _mm512_cmp_ps_mask((__m512)x, (__m512)broadcast<real>(lowest), _CMP_GT_OQ);
+    return (Vector<real>)_mm512_maskz_scalef_ps(normal, (__m512)mantissa, (__m512)whole);
+  } else {
+    const __mmask8 normal = _mm512_cmp_pd_mask((__m512d)x, (__m512d)broadcast<real>(lowest), _CMP_GT_OQ);
+    return (Vector<real>)_mm512_maskz_scalef_pd(normal, (__m512d)mantissa, (__m512d)whole);
+  }
+#else
+  // the low bits of a number beside the rounding constant are its whole number: moved to the exponent they multiply by
+  // its power of two
+  const UnsignedVector<real> exponent = (UnsignedVector<real>)(whole + round_magic<real>) << mantissa_bits<real>;
   const Vector<real> scaled = (Vector<real>)((UnsignedVector<real>)mantissa + exponent);
-  return x > -range ? scaled : Vector<real>{};
+  return x > lowest ? scaled : Vector<real>{};
+#endif
 }
 
 // ln(1 + excess) of a number 1 + excess in [sqrt(1/2), sqrt(2)].
@@ -92,6 +104,19 @@ template <class real> struct Scientific {
   Vector<real> exponent, excess;
 };
 template <class real> QML_INLINE Scientific<real> scientific(Vector<real> x) {
+#if QML_VECTOR_BYTES == 64 && defined(__AVX512F__)
+  // whichever way x sqrt(2) rounds beside a power of two, the mantissa that is taken fits the exponent
+  const Vector<real> turned = x * real(1.4142135623730951);
+  if constexpr (sizeof(real) == 4) {
+    const Vector<real> exponent = (Vector<real>)_mm512_maskz_getexp_ps(__mmask16(-1), (__m512)turned);
+    const __m512 mantissa = _mm512_maskz_scalef_ps(__mmask16(-1), (__m512)x, (__m512)-exponent);
+    return {exponent, (Vector<real>)mantissa - real(1)};
+  } else {
+    const Vector<real> exponent = (Vector<real>)_mm512_maskz_getexp_pd(__mmask8(-1), (__m512d)turned);
+    const __m512d mantissa = _mm512_maskz_scalef_pd(__mmask8(-1), (__m512d)x, (__m512d)-exponent);
+    return {exponent, (Vector<real>)mantissa - real(1)};
+  }
+#else
   constexpr Integer<real> root_half = sizeof(real) == 4 ? Integer<real>(0x3f3504f3) : Integer<real>(0x3fe6a09e667f3bcd);
   constexpr Integer<real> magic = sizeof(real) == 4 ? Integer<real>(0x4b400000) : Integer<real>(0x4338000000000000);
   const IntegerVector<real> bits = (IntegerVector<real>)x;
@@ -100,6 +125,7 @@ template <class real> QML_INLINE Scientific<real> scientific(Vector<real> x) {
   // a whole number added to the bits of the rounding constant is added to its value: no conversion instruction
   const Vector<real> exponent = (Vector<real>)(whole + magic) - round_magic<real>;
   return {exponent, mantissa - real(1)};
+#endif
 }
 
 // ln(x) for positive normal x.
@@ -163,6 +189,45 @@ template <class real> QML_INLINE Vector<real> inverse_root(Vector<real> x) {
   return y;
 #else
   return real(1) / root<real>(x);
+#endif
+}
+
+// 1 / x for positive normal x.
+template <class real> QML_INLINE Vector<real> reciprocal(Vector<real> x) {
+#if QML_VECTOR_BYTES == 64 && defined(__AVX512F__)
+  Vector<real> y;
+  if constexpr (sizeof(real) == 4) y = (Vector<real>)_mm512_maskz_rcp14_ps(__mmask16(-1), (__m512)x);
+  else y = (Vector<real>)_mm512_maskz_rcp14_pd(__mmask8(-1), (__m512d)x);
+  for (int step = 0; step < (sizeof(real) == 4 ? 1 : 2); ++step) y = fma(y, fma(-x, y, broadcast<real>(1)), y);
+  return y;
+#else
+  return real(1) / x;
+#endif
+}
+
+// x y - z where z is the rounded product x y: the rounding error itself. Written with operators the compiler would see
+// two equal products, and their difference is 0.
+template <class real> QML_INLINE Vector<real> product_rest(Vector<real> x, Vector<real> y, Vector<real> z) {
+#if QML_VECTOR_BYTES == 64 && defined(__AVX512F__)
+  if constexpr (sizeof(real) == 4) return (Vector<real>)_mm512_fmsub_ps((__m512)x, (__m512)y, (__m512)z);
+  else return (Vector<real>)_mm512_fmsub_pd((__m512d)x, (__m512d)y, (__m512d)z);
+#elif QML_VECTOR_BYTES == 32 && defined(__FMA__)
+  if constexpr (sizeof(real) == 4) return (Vector<real>)_mm256_fmsub_ps((__m256)x, (__m256)y, (__m256)z);
+  else return (Vector<real>)_mm256_fmsub_pd((__m256d)x, (__m256d)y, (__m256d)z);
+#elif defined(__FP_FAST_FMA) && defined(__FP_FAST_FMAF)
+  Vector<real> out;
+  for (int lane = 0; lane < lanes_of<real>; ++lane) {
+    out[lane] = sizeof(real) == 4 ? real(__builtin_fmaf(float(x[lane]), float(y[lane]), -float(z[lane])))
+                                  : real(__builtin_fma(double(x[lane]), double(y[lane]), -double(z[lane])));
+  }
+  return out;
+#else
+  // Dekker: both factors in halves, whose products are exact
+  constexpr real splitter = sizeof(real) == 4 ? real(4097) : real(134217729);
+  const Vector<real> wide_x = splitter * x, wide_y = splitter * y;
+  const Vector<real> x_high = wide_x - (wide_x - x), y_high = wide_y - (wide_y - y);
+  const Vector<real> x_low = x - x_high, y_low = y - y_high;
+  return ((x_high * y_high - z) + x_high * y_low + x_low * y_high) + x_low * y_low;
 #endif
 }
 

@@ -5,51 +5,35 @@ namespace qml {
 namespace QML_ISA {
 namespace {
 
-// Coefficients of sine^2 and sine * cosine of the half angle, from cos u = 1 - 2 s^2 and sin u = 2 s c.
+// energy = sum energy_cos cos u + energy_sin sin u, and d energy / d y = sum slope_cos cos u + slope_sin sin u
 template <class real> struct Weights {
-  real *energy_ss, *energy_sc;            // energy of a block = constant + sum energy_ss s^2 + energy_sc s c
-  real *slope_one, *slope_ss, *slope_sc;  // d energy / d y = slope_one + slope_ss s^2 + slope_sc s c
-  double *constant;                       // of each block
+  real *energy_cos, *energy_sin, *slope_cos, *slope_sin;
 
-  static size_t bytes(const qml_feature_map &map, int64_t n_blocks) {
-    return 5 * Arena::bytes<real>(map.n_frequencies) + Arena::bytes<double>(n_blocks);
-  }
+  static size_t bytes(const qml_feature_map &map) { return 4 * Arena::bytes<real>(map.n_frequencies); }
 
-  Weights(const qml_feature_map &map, int64_t n_blocks, Arena &arena)
-      : energy_ss(arena.take<real>(map.n_frequencies)), energy_sc(arena.take<real>(map.n_frequencies)),
-        slope_one(arena.take<real>(map.n_frequencies)), slope_ss(arena.take<real>(map.n_frequencies)),
-        slope_sc(arena.take<real>(map.n_frequencies)), constant(arena.take<double>(n_blocks)) {}
+  Weights(const qml_feature_map &map, Arena &arena)
+      : energy_cos(arena.take<real>(map.n_frequencies)), energy_sin(arena.take<real>(map.n_frequencies)),
+        slope_cos(arena.take<real>(map.n_frequencies)), slope_sin(arena.take<real>(map.n_frequencies)) {}
 
-  void fill(const qml_feature_map &map, const real *weights, const real *scale, int64_t block, int64_t first,
-            int64_t last) const {
-    // eight sums in flight: one would wait for itself, and take longer than all the rest here
-    double sums[8] = {};
-    int64_t f = first;
-    for (; f + 8 <= last; f += 8)
-      for (int i = 0; i < 8; ++i) sums[i] += double(weights[f + i]);
-    for (; f < last; ++f) sums[0] += double(weights[f]);
-    constant[block] = 0;
-    for (double sum : sums) constant[block] += map.amplitude * sum;
-
-    const real twice = real(2 * map.amplitude);
-    real *__restrict cosine_energy = energy_ss, *__restrict cosine_slope = slope_sc;
-    for (f = first; f < last; ++f) {
-      cosine_energy[f] = -twice * weights[f];
-      cosine_slope[f] = -twice * weights[f] * scale[f];
+  void fill(const qml_feature_map &map, const real *weights, const real *scale, int64_t first, int64_t last) const {
+    const real amplitude = real(map.amplitude);
+    const real *sine_weights = map.paired ? weights + map.n_frequencies : nullptr;
+    real *__restrict energy_c = energy_cos, *__restrict energy_s = energy_sin;
+    real *__restrict slope_c = slope_cos, *__restrict slope_s = slope_sin;
+    for (int64_t f = first; f < last; ++f) {
+      energy_c[f] = amplitude * weights[f];
+      slope_s[f] = -amplitude * weights[f] * scale[f];
     }
-    if (!map.paired) return;
-    const real *sine_weights = weights + map.n_frequencies;
-    real *__restrict sine_energy = energy_sc, *__restrict sine_slope = slope_one, *__restrict sine_slope_ss = slope_ss;
-    for (f = first; f < last; ++f) {
-      sine_energy[f] = twice * sine_weights[f];
-      sine_slope[f] = real(0.5) * twice * sine_weights[f] * scale[f];
-      sine_slope_ss[f] = -twice * sine_weights[f] * scale[f];
+    for (int64_t f = first; f < last; ++f) {
+      const real weight = sine_weights ? sine_weights[f] : real(0);
+      energy_s[f] = amplitude * weight;
+      slope_c[f] = amplitude * weight * scale[f];
     }
   }
 };
 
-// Energies (of each lane, without the constants) and slopes of one group of atoms over some blocks.
-template <bool paired, class Map, class real>
+// Energies (of each lane) and slopes of one group of atoms over some blocks.
+template <bool phased, class Map, class real>
 void contract(const Map &map, const Frequencies<real> &frequencies, const Weights<real> &weights, int64_t first_block,
               int64_t last_block, const Vector<real> *x, Vector<real> *scratch, double *energy, Vector<real> *slope) {
   typedef Vector<real> V;
@@ -61,17 +45,11 @@ void contract(const Map &map, const Frequencies<real> &frequencies, const Weight
       unroll<decltype(n)::value>([&](auto i) QML_INLINE_LAMBDA {
         const int64_t f = first + (at + decltype(i)::value) * share;
         V &y = v[decltype(i)::value];
-        const HalfAngle<real> half = frequencies.template half_angle_of<share>(y, f);
-        const V ss = half.sine * half.sine, sc = half.sine * half.cosine;
-        sum = fma(ss, spread<real, share>(weights.energy_ss + f), sum);
-        const V slope_sc = spread<real, share>(weights.slope_sc + f);
-        if constexpr (paired) {
-          sum = fma(sc, spread<real, share>(weights.energy_sc + f), sum);
-          const V slope_ss = spread<real, share>(weights.slope_ss + f);
-          y = fma(sc, slope_sc, fma(ss, slope_ss, spread<real, share>(weights.slope_one + f)));
-        } else {
-          y = sc * slope_sc;
-        }
+        const Turns<real> angle = frequencies.template angle_of<share, phased>(y, f);
+        const V cosine = cosine_of<real>(angle), sine = sine_of<real>(angle);
+        sum = fma(cosine, spread<real, share>(weights.energy_cos + f), sum);
+        sum = fma(sine, spread<real, share>(weights.energy_sin + f), sum);
+        y = fma(sine, spread<real, share>(weights.slope_sin + f), cosine * spread<real, share>(weights.slope_cos + f));
       });
     });
     // float within a block, double between blocks
@@ -127,19 +105,17 @@ void contract_all(const qml_feature_map &given, const Map &map, int64_t n_atoms,
   const int64_t n_parts = threads == 1 || groups.size() >= 8 * threads ? 1 : smaller(n_blocks, 4 * threads);
   const int64_t n_tasks = groups.size() * n_parts, n_kept = n_parts == 1 ? threads : n_tasks;
   const int64_t held = rank + larger(rank, map.block_size());
-  Arena arena(workspace(Frequencies<real>::bytes(given) + Weights<real>::bytes(given, n_blocks) +
+  Arena arena(workspace(Frequencies<real>::bytes(given) + Weights<real>::bytes(given) +
                         Arena::bytes<V>(threads * held) + Arena::bytes<V>(n_kept * rank) +
                         Arena::bytes<double>(n_tasks * lanes)));
   const Frequencies<real> frequencies(given, arena);
-  const Weights<real> prepared(given, n_blocks, arena);
+  const Weights<real> prepared(given, arena);
   V *vectors = arena.take<V>(threads * held), *slopes = arena.take<V>(n_kept * rank);
   double *energies = arena.take<double>(n_tasks * lanes);
 
   auto write = [&](const Group &group, V *sum, const double *sum_energy) {
-    double constant = 0;
-    for (int64_t block = 0; block < n_blocks; ++block) constant += prepared.constant[block];
     for (int i = 0; i < group.count; ++i) {
-      double total = constant;
+      double total = 0;
       for (int j = 0; j < group.share; ++j) total += sum_energy[i * group.share + j];
       energy[group.first + i] = total;
     }
@@ -153,7 +129,7 @@ void contract_all(const qml_feature_map &given, const Map &map, int64_t n_atoms,
     for (int64_t block = 0; block < n_blocks; ++block) {
       const int64_t first = block * map.block_size(), last = smaller(first + map.block_size(), given.n_frequencies);
       frequencies.fill(given, first, last);
-      prepared.fill(given, weights, frequencies.scale, block, first, last);
+      prepared.fill(given, weights, frequencies.scale, first, last);
     }
 #pragma omp for schedule(dynamic)
     for (int64_t task = 0; task < n_tasks; ++task) {
@@ -166,7 +142,7 @@ void contract_all(const qml_feature_map &given, const Map &map, int64_t n_atoms,
       gather_shared(x + group.first * rank, group.count, rank, group.share, input);
       with_share(group.share, given, map, [&](const auto &shared) {
         const int64_t first = n_blocks * part / n_parts, last = n_blocks * (part + 1) / n_parts;
-        if (given.paired) contract<true>(shared, frequencies, prepared, first, last, input, scratch, sum_energy, sum);
+        if (frequencies.phased) contract<true>(shared, frequencies, prepared, first, last, input, scratch, sum_energy, sum);
         else contract<false>(shared, frequencies, prepared, first, last, input, scratch, sum_energy, sum);
       });
       if (n_parts == 1) write(group, sum, sum_energy);

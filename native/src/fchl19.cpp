@@ -33,27 +33,38 @@ void over_centres(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments,
   const int64_t useful = n_atoms / 4 > 1 ? n_atoms / 4 : 1;
   const int team = threads < useful ? threads : int(useful);
 
+  typedef typename Scratch::Shared Shared;
   Arena shared, own;
   Model<real> model(p, most_neighbours, shared);
-  Scratch(model, own);
+  Shared tables(p, shared);
+  Scratch(model, tables, own);
   const int64_t shared_bytes = shared.used, own_bytes = own.used;
   char *memory = static_cast<char *>(workspace(size_t(shared_bytes + team * own_bytes)));
   shared = {memory};
   model = Model<real>(p, most_neighbours, shared);
+  tables = Shared(p, shared);
   model.tabulate();
+  tables.tabulate(p);
 #pragma omp parallel num_threads(team)
   {
     Arena arena = {memory + shared_bytes + thread_number() * own_bytes};
-    Scratch scratch(model, arena);
+    Scratch scratch(model, tables, arena);
 #pragma omp for schedule(dynamic, 2)
     for (int64_t centre = 0; centre < n_atoms; ++centre) body(scratch, centre);
   }
 }
 
+// For kernels that share nothing but the model.
+struct Nothing {
+  Nothing(const qml_fchl19 &, Arena &) {}
+  void tabulate(const qml_fchl19 &) {}
+};
+
 // ---- values ----------------------------------------------------------------------------------------------------------
 
 template <class real> struct ValuesScratch {
   typedef real Real;
+  typedef Nothing Shared;
   const Model<real> &model;
   Neighbours<real> neighbours;
   real *gaussians; // (capacity, padded3)
@@ -61,7 +72,7 @@ template <class real> struct ValuesScratch {
   real *two_body;  // (padded2)
   real *blocks;    // (n_blocks, n_angular, padded3)
 
-  ValuesScratch(const Model<real> &model, Arena &arena)
+  ValuesScratch(const Model<real> &model, const Nothing &, Arena &arena)
       : model(model), neighbours(model, arena), gaussians(arena.take<real>(model.capacity * model.padded3)),
         rows(arena.take<real>(model.p.n_angular * model.capacity)), two_body(arena.take<real>(model.padded2)),
         blocks(arena.take<real>(model.n_blocks * model.p.n_angular * model.padded3)) {}
@@ -123,46 +134,60 @@ template <class real> struct ValuesScratch {
 
 template <class real> struct PullbackScratch {
   typedef real Real;
+  typedef RadialBasis<real> Shared;
   const Model<real> &model;
   Neighbours<real> neighbours;
   Gradient<real> gradient;
-  real *gaussians; // (capacity / lanes, n_radial3, lanes)
-  real *moments;   // the same times R - r
-  real *weighed;   // the same times cotangents, (capacity / lanes, block, lanes)
-  real *sums;      // (n_angular, 2, capacity)
-  real *two_body;  // (padded2) cotangent of one element
+  RadialFunctions<real> radial;
+  int64_t *first_element, *last_element; // (capacity / lanes) of the neighbours in each vector of slots
+  real *functions;                       // (n_angular, 2, capacity)
+  real *two_body;                        // (padded2) cotangent of one element
 
-  PullbackScratch(const Model<real> &model, Arena &arena)
-      : model(model), neighbours(model, arena), gradient(model, arena),
-        gaussians(arena.take<real>(model.p.n_radial3 * model.capacity)),
-        moments(arena.take<real>(model.p.n_radial3 * model.capacity)),
-        weighed(arena.take<real>(model.block * model.capacity)), sums(arena.take<real>(2 * model.p.n_angular * model.capacity)),
-        two_body(arena.take<real>(model.padded2)) {}
+  PullbackScratch(const Model<real> &model, const RadialBasis<real> &basis, Arena &arena)
+      : model(model), neighbours(model, arena), gradient(model, arena), radial(basis, model, arena),
+        first_element(arena.take<int64_t>(model.capacity / lanes_of<real>)),
+        last_element(arena.take<int64_t>(model.capacity / lanes_of<real>)),
+        functions(arena.take<real>(2 * model.p.n_angular * model.capacity)), two_body(arena.take<real>(model.padded2)) {}
+
+  bool present(int64_t element) const { return neighbours.start[element] < neighbours.start[element + 1]; }
+
+  void list_elements() {
+    constexpr int64_t lanes = lanes_of<real>;
+    int64_t next = neighbours.first_vector() / lanes;
+    for (int64_t element = 0; element < model.p.n_elements; ++element) {
+      if (!present(element)) continue;
+      const int64_t last = (neighbours.start[element + 1] - 1) / lanes;
+      if (neighbours.start[element] / lanes < next) last_element[next - 1] = element;
+      for (; next <= last; ++next) first_element[next] = last_element[next] = element;
+    }
+  }
 
   template <class Angular, class io> void add_element(int64_t element, const io *cotangent) {
     const qml_fchl19 &p = model.p;
-    const int64_t from = neighbours.start[element], to = neighbours.start[element + 1];
-    if (from == to) return;
     for (int64_t k = 0; k < model.padded2; ++k) {
       two_body[k] = k < p.n_radial2 ? real(cotangent[element * p.n_radial2 + k]) : real(0);
     }
-    for (int64_t j = from; j < to; ++j) gradient.radial[j] += two_body_pullback(neighbours, j, two_body);
-    weigh_gaussians<Angular>(neighbours, element, cotangent, gaussians, weighed);
-    FromGrid<Angular, real> from_grid(model, gaussians, moments, weighed, sums);
-    for (int64_t j = from; j < to; ++j) {
-      from_grid.row(j);
-      triple_pullback<Angular>(neighbours, j, sums, gradient);
+    for (int64_t other = element; other < p.n_elements; ++other) {
+      if (present(other)) radial.tabulate(model.block_index(element, other), cotangent + model.block_of(element, other));
+    }
+    const RadialRow<real> row = {neighbours, radial, first_element, last_element, functions};
+    for (int64_t j = neighbours.start[element]; j < neighbours.start[element + 1]; ++j) {
+      gradient.radial[j] += two_body_pullback(neighbours, j, two_body);
+      row.fill(element, j);
+      triple_pullback<Angular>(neighbours, j, radial.basis.per_width, functions, gradient);
     }
   }
 
   template <class Angular, class io>
   void compute(const int64_t *segments, const io *vectors, const io *cotangent, io *out) {
     neighbours.gather(segments, vectors);
-    neighbours.gaussians_in_lanes(gaussians, moments);
+    list_elements();
     const int64_t begin = neighbours.first_vector();
     real *const parts[] = {gradient.radial, gradient.x, gradient.y, gradient.z};
     for (real *part : parts) __builtin_memset(part + begin, 0, size_t(model.capacity - begin) * sizeof(real));
-    for (int64_t element = 0; element < model.p.n_elements; ++element) add_element<Angular>(element, cotangent);
+    for (int64_t element = 0; element < model.p.n_elements; ++element) {
+      if (present(element)) add_element<Angular>(element, cotangent);
+    }
 
     const int64_t first_pair = segments[0], n_pairs = segments[model.p.n_elements] - first_pair;
     __builtin_memset(out + 3 * first_pair, 0, size_t(3 * n_pairs) * sizeof(io)); // pairs beyond the cutoff
@@ -181,6 +206,7 @@ template <class real> struct PullbackScratch {
 
 template <class real> struct JacobianScratch {
   typedef real Real;
+  typedef Nothing Shared;
   const Model<real> &model;
   Neighbours<real> neighbours;
   Derivatives<real> derivatives;
@@ -188,7 +214,7 @@ template <class real> struct JacobianScratch {
   real *rows;      // (n_angular, 4, capacity)
   real *two_body;  // (padded2)
 
-  JacobianScratch(const Model<real> &model, Arena &arena)
+  JacobianScratch(const Model<real> &model, const Nothing &, Arena &arena)
       : model(model), neighbours(model, arena), derivatives(model, arena),
         gaussians(arena.take<real>(model.capacity * model.padded3)),
         rows(arena.take<real>(4 * model.p.n_angular * model.capacity)), two_body(arena.take<real>(model.padded2)) {}

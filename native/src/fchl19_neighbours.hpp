@@ -3,7 +3,7 @@
 // `real` is the type computed in, `io` that of the caller's arrays.
 #pragma once
 
-#include "elementary.hpp"
+#include "inverse_power.hpp"
 #include "kernels.hpp"
 
 #include <math.h>
@@ -57,12 +57,14 @@ template <class real> struct Model {
   int64_t capacity;            // slots for neighbours, whole vectors
   real *log_grid2, *density2;  // (padded2) ln R, 1 / (R sqrt(2 pi)) or 0 in the padding
   real *grid3;                 // (padded3)
+  InversePower<real> decay3;   // x^-N3 of x^2
 
   Model(const qml_fchl19 &p, int64_t most_neighbours, Arena &arena)
       : p(p), padded2(whole_vectors<real>(p.n_radial2)), padded3(whole_vectors<real>(p.n_radial3)),
         n_blocks(int64_t(p.n_elements) * (p.n_elements + 1) / 2), block(int64_t(p.n_radial3) * p.n_angular),
         capacity(whole_vectors<real>(most_neighbours)), log_grid2(arena.take<real>(padded2)),
-        density2(arena.take<real>(padded2)), grid3(arena.take<real>(padded3)) {}
+        density2(arena.take<real>(padded2)), grid3(arena.take<real>(padded3)),
+        decay3(0.5 * p.decay3, 4 * p.cutoff * p.cutoff) {}
 
   void tabulate() {
     for (int64_t k = 0; k < padded2; ++k) {
@@ -139,19 +141,6 @@ template <class real> struct Neighbours {
     for (int64_t slot = first; slot < model.capacity; ++slot) {
       for (int64_t l = 0; l < model.padded3; l += lanes_of<real>) {
         store(out + slot * model.padded3 + l, gaussian(load(model.grid3 + l) - r[slot]));
-      }
-    }
-  }
-
-  // The Gaussians with the neighbours in lanes, and those times R - r: each (slots / lanes, n_radial3, lanes).
-  void gaussians_in_lanes(real *out, real *moments) const {
-    for (int64_t slot = first_vector(); slot < model.capacity; slot += lanes_of<real>) {
-      const Vector<real> distance = load(r + slot);
-      for (int64_t l = 0; l < model.p.n_radial3; ++l) {
-        const int64_t at = slot * model.p.n_radial3 + l * lanes_of<real>;
-        const Vector<real> offset = model.grid3[l] - distance, g = gaussian(offset);
-        store(out + at, g);
-        store(moments + at, g * offset);
       }
     }
   }

@@ -1,6 +1,7 @@
 // The three-body part: rows of triples with one neighbour in common, and their sums with the radial Gaussians.
 #pragma once
 
+#include "fchl19_radial.hpp"
 #include "fchl19_triple.hpp"
 
 namespace qml {
@@ -61,11 +62,12 @@ template <class Angular, class real> QML_INLINE void triple_row(const Neighbours
   const int64_t capacity = n.model.capacity;
   for (int64_t slot = (j + 1) / lanes_of<real> * lanes_of<real>; slot < capacity; slot += lanes_of<real>) {
     const Corner<real> other = Corner<real>::loaded(n, slot);
-    const Triple<real> t(n.model.p, one, other, slots_from<real>(slot) > Integer<real>(j));
+    const Triple<real> t(n.model, one, other, slots_from<real>(slot) > Integer<real>(j), Separated<true>{});
     const Vector<real> weight = t.weight();
-    Angular(n.model.p, t).each([&](auto order, Vector<real> value, Vector<real>) QML_INLINE_LAMBDA {
-      store(rows + order.value * capacity + slot, weight * value);
-    });
+    Angular angular(n.model.p, t);
+    for (int64_t order = 0; order < n.model.p.n_angular; ++order, angular.next()) {
+      store(rows + order * capacity + slot, weight * angular.value);
+    }
   }
 }
 
@@ -78,26 +80,29 @@ template <class Angular, class real> void triple_slopes_row(const Neighbours<rea
   for (int64_t slot = n.first_vector(); slot < capacity; slot += lanes_of<real>) {
     const Corner<real> other = Corner<real>::loaded(n, slot);
     const IntegerVector<real> slots = slots_from<real>(slot);
-    const Triple<real> t(p, one, other, (slots != Integer<real>(j)) & (slots >= Integer<real>(n.first)));
+    const IntegerVector<real> present = (slots != Integer<real>(j)) & (slots >= Integer<real>(n.first));
+    const Triple<real> t(n.model, one, other, present, Separated<true>{});
     const Vector<real> weight = t.weight();
     const TripleSlopes<real> slopes(p, t, weight);
-    const Angular angular(p, t);
     // the Gaussian's derivative eta3 (R - (a + b)/2) is split at a, which is the same for the whole row
     const Vector<real> shift = real(0.5 * p.eta3) * (one.r - other.r) * weight;
-    angular.each([&](auto order, Vector<real> value, Vector<real> slope) QML_INLINE_LAMBDA {
+    Angular angular(p, t);
+    for (int64_t order = 0; order < p.n_angular; ++order, angular.next()) {
+      const Vector<real> value = angular.value, slope = angular.slope;
       const Vector<real> by_a = fma(value, slopes.by_a + shift, slope * slopes.cosine_by_a) * one.inverse_r;
-      const Vector<real> by_x = -fma(value, slopes.by_x, slope * slopes.cosine_by_x) * t.inverse_distance;
-      Cross<real> by = {by_a * one.x + by_x * t.away_x, by_a * one.y + by_x * t.away_y, by_a * one.z + by_x * t.away_z};
+      const Vector<real> along = fma(value, slopes.along, slope * slopes.cosine_along);
+      Cross<real> by = {by_a * one.x + along * t.away_x, by_a * one.y + along * t.away_y,
+                        by_a * one.z + along * t.away_z};
       if constexpr (Angular::has_sine) {
-        if constexpr (decltype(order)::value == 1) {
+        if (order == 1) {
           const Cross<real> sine = angular.sine_slope(one);
           by.x += weight * sine.x, by.y += weight * sine.y, by.z += weight * sine.z;
         }
       }
-      real *to = rows + order.value * 4 * capacity + slot;
+      real *to = rows + order * 4 * capacity + slot;
       store(to, by.x), store(to + capacity, by.y), store(to + 2 * capacity, by.z);
       store(to + 3 * capacity, weight * value);
-    });
+    }
   }
 }
 
@@ -111,133 +116,112 @@ template <class real> struct Gradient {
   }
 };
 
-// Cotangents of the blocks of one element times the Gaussians of every neighbour from its first one on, for whole
-// vectors of slots: out (slots / lanes, block, lanes), of gaussians (slots / lanes, n_radial3, lanes).
-template <class Angular, class real, class io>
-void weigh_gaussians(const Neighbours<real> &n, int64_t element, const io *cotangent, const real *gaussians, real *out) {
-  const Model<real> &model = n.model;
-  constexpr int lanes = lanes_of<real>;
-  const int64_t n_angular = Angular::count(model.p), n_radial3 = model.p.n_radial3;
-  for (int64_t slot = n.start[element] / lanes * lanes; slot < model.capacity; slot += lanes) {
-    const IntegerVector<real> slots = slots_from<real>(slot);
-    const real *gaussian = gaussians + slot * n_radial3;
-    real *to = out + slot * model.block;
-    bool first = true;
-    for (int64_t other = 0; other < model.p.n_elements; ++other) {
-      const int64_t start = n.start[other], stop = n.start[other + 1];
-      if (start == stop || stop <= slot || start >= slot + lanes) continue;
-      // the lanes of the first element in the vector and all after it; the next element overwrites its own
-      const IntegerVector<real> here = first ? slots >= Integer<real>(n.first) : slots >= Integer<real>(start);
-      const io *factor = cotangent + model.block_of(element, other);
-      const auto write = [&](auto over) QML_INLINE_LAMBDA {
-        for (int64_t l = 0; l < n_radial3; ++l) {
-          const Vector<real> g = load(gaussian + l * lanes);
-          for (int64_t i = l * n_angular; i < (l + 1) * n_angular; ++i) {
-            const Vector<real> weighed = g * real(factor[i]);
-            const Vector<real> before = decltype(over)::value ? load(to + i * lanes) : Vector<real>{};
-            store(to + i * lanes, here ? weighed : before);
-          }
-        }
-      };
-      if (first) write(Index<0>{});
-      else write(Index<1>{});
-      first = false;
-    }
-  }
-}
-
-// Sums over the grid, for neighbour j with each later one, of cotangent times Gaussian and of cotangent times Gaussian
-// times R - r_j: out (n_angular, 2, capacity).
-template <class Angular, class real> struct FromGrid {
-  const Model<real> &model;
-  const real *gaussians, *moments; // of Neighbours::gaussians_in_lanes
-  const real *weighed;             // of weigh_gaussians for the element of j
+// The radial functions of the triples of neighbour j with all later ones, each lane with those of its element:
+// out (n_angular, 2, capacity), values and slopes on the scale of an interval. In a loop of its own, as it leaves no
+// register for anything else.
+template <class real> struct RadialRow {
+  const Neighbours<real> &n;
+  const RadialFunctions<real> &radial;
+  const int64_t *first_element, *last_element; // (capacity / lanes) of the neighbours in each vector of slots
   real *out;
 
-  FromGrid(const Model<real> &model, const real *gaussians, const real *moments, const real *weighed, real *out)
-      : model(model), gaussians(gaussians), moments(moments), weighed(weighed), out(out) {}
-
-  void row(int64_t j) {
+  void fill(int64_t element, int64_t j) const {
     constexpr int lanes = lanes_of<real>;
-    own = j / lanes * lanes * model.p.n_radial3 + j % lanes;
-    int64_t slot = (j + 1) / lanes * lanes;
-    for (; slot + 2 * lanes <= model.capacity; slot += 2 * lanes) orders<2>(slot);
-    if (slot < model.capacity) orders<1>(slot);
+    const real half = real(0.5) * radial.basis.per_width;
+    for (int64_t slot = (j + 1) / lanes * lanes; slot < n.model.capacity; slot += lanes) {
+      const int64_t first = first_element[slot / lanes], last = last_element[slot / lanes], second = after(first);
+      // distance in intervals, from the middle of the first one
+      const Vector<real> mean = fma(load(n.r + slot) + n.r[j], half, broadcast<real>(-0.5));
+      if (first == last) of_elements<1>(element, slot, {first}, mean);
+      else if (second == last) of_elements<2>(element, slot, {first, second}, mean);
+      else {
+        of_elements<3>(element, slot, {first, second, after(second)}, mean);
+        for (int64_t next = after(second); next < last;) {
+          next = after(next);
+          of_elements<1>(element, slot, {next}, mean, slots_from<real>(slot) >= Integer<real>(n.start[next]));
+        }
+      }
+    }
   }
 
 private:
-  int64_t own; // where the numbers of neighbour j begin
-
-  template <int vectors> QML_INLINE void orders(int64_t slot) const {
-    const int64_t n_angular = Angular::count(model.p);
-    int64_t order = 0;
-    for (; order + 2 <= n_angular; order += 2) tile<vectors, 2>(slot, order);
-    if (order < n_angular) tile<vectors, 1>(slot, order);
+  // The next element that has neighbours.
+  int64_t after(int64_t element) const {
+    do ++element;
+    while (element + 1 < n.model.p.n_elements && n.start[element] == n.start[element + 1]);
+    return element;
   }
 
-  template <int vectors, int orders> QML_INLINE void tile(int64_t slot, int64_t first) const {
-    constexpr int lanes = lanes_of<real>, strands = strands_for(2 * vectors * orders);
-    const int64_t n_angular = Angular::count(model.p), n_radial3 = model.p.n_radial3, apart = model.block * lanes;
-    Vector<real> sums[strands][orders][vectors][2] = {};
-    const auto add = [&](int64_t l, int strand) QML_INLINE_LAMBDA {
-      for (int o = 0; o < orders; ++o) {
-        for (int v = 0; v < vectors; ++v) {
-          const Vector<real> w = load(weighed + slot * model.block + v * apart + (l * n_angular + first + o) * lanes);
-          sums[strand][o][v][0] += w * gaussians[own + l * lanes];
-          sums[strand][o][v][1] += w * moments[own + l * lanes];
+  // others: ascending. Lanes that are not in `chosen`, if it is given, keep what is there.
+  template <int count, class... Lanes>
+  QML_INLINE void of_elements(int64_t element, int64_t slot, const int64_t (&others)[count], Vector<real> mean,
+                              Lanes... chosen) const {
+    const Vector<real> shifted = mean + round_magic<real>;
+    typename RadialFunctions<real>::template Places<count> at;
+    at.interval = (IntegerVector<real>)shifted;
+    at.place = mean - (shifted - round_magic<real>);
+    unroll<count>([&](auto index) QML_INLINE_LAMBDA {
+      constexpr int i = decltype(index)::value;
+      at.tables[i] = radial.of_block(n.model.block_index(element, others[i]));
+      at.later[i] = slots_from<real>(slot) >= Integer<real>(n.start[others[i]]);
+    });
+    const int64_t n_angular = n.model.p.n_angular, capacity = n.model.capacity;
+    int64_t order = 0;
+    const auto add = [&](auto number) QML_INLINE_LAMBDA {
+      constexpr int orders = decltype(number)::value;
+      const auto f = radial.template evaluate<orders>(at, order);
+      unroll<orders>([&](auto index) QML_INLINE_LAMBDA {
+        constexpr int o = decltype(index)::value;
+        real *value = out + 2 * (order + o) * capacity + slot, *slope = value + capacity;
+        if constexpr (sizeof...(chosen) == 0) {
+          store(value, f.value[o]), store(slope, f.slope[o]);
+        } else {
+          store(value, (chosen, ...) ? f.value[o] : load(value)), store(slope, (chosen, ...) ? f.slope[o] : load(slope));
         }
-      }
+      });
+      order += orders;
     };
-    int64_t l = 0;
-    for (; l + strands <= n_radial3; l += strands) {
-      for (int strand = 0; strand < strands; ++strand) add(l + strand, strand);
-    }
-    for (; l < n_radial3; ++l) add(l, 0);
-    for (int o = 0; o < orders; ++o) {
-      for (int v = 0; v < vectors; ++v) {
-        for (int part = 0; part < 2; ++part) {
-          Vector<real> total = sums[0][o][v][part];
-          for (int strand = 1; strand < strands; ++strand) total += sums[strand][o][v][part];
-          store(out + (2 * (first + o) + part) * model.capacity + slot + v * lanes, total);
-        }
-      }
-    }
+    while (order + 4 <= n_angular) add(Index<4>{});
+    while (order + 2 <= n_angular) add(Index<2>{});
+    while (order < n_angular) add(Index<1>{});
   }
 };
 
-// Adds the gradient of sum(cotangent * values) over the triples of neighbour j with all later ones. sums: of FromGrid.
+// Adds the gradient of sum(cotangent * values) over the triples of neighbour j with all later ones. functions: of
+// RadialRow.
 template <class Angular, class real>
-void triple_pullback(const Neighbours<real> &n, int64_t j, const real *sums, const Gradient<real> &gradient) {
+void triple_pullback(const Neighbours<real> &n, int64_t j, real per_width, const real *functions,
+                     const Gradient<real> &gradient) {
   const qml_fchl19 &p = n.model.p;
-  const int64_t capacity = n.model.capacity;
+  const int64_t capacity = n.model.capacity, n_angular = Angular::count(p);
   const Corner<real> one = Corner<real>::repeated(n, j);
   Vector<real> radial = {}, x = {}, y = {}, z = {};
   for (int64_t slot = (j + 1) / lanes_of<real> * lanes_of<real>; slot < capacity; slot += lanes_of<real>) {
     const Corner<real> other = Corner<real>::loaded(n, slot);
-    const Triple<real> t(p, one, other, slots_from<real>(slot) > Integer<real>(j));
+    const Triple<real> t(n.model, one, other, slots_from<real>(slot) > Integer<real>(j), Separated<false>{});
     const Vector<real> weight = t.weight();
+    Angular angular(p, t);
+    Vector<real> total = {}, by_cosine = {}, by_mean = {}, last = {};
+    const real *function = functions + slot;
+    for (int64_t order = 0; order < n_angular; ++order, function += 2 * capacity, angular.next()) {
+      last = load(function);
+      total = fma(last, angular.value, total), by_cosine = fma(last, angular.slope, by_cosine);
+      by_mean = fma(load(function + capacity), angular.value, by_mean);
+    }
+    by_mean *= real(0.5) * per_width * weight;
     const TripleSlopes<real> slopes(p, t, weight);
-    const Angular angular(p, t);
-    Vector<real> total = {}, by_cosine = {}, by_mean = {}, by_sine = {};
-    angular.each([&](auto order, Vector<real> value, Vector<real> slope) QML_INLINE_LAMBDA {
-      const real *from = sums + 2 * order.value * capacity + slot;
-      const Vector<real> sum = load(from), moment = load(from + capacity);
-      total += sum * value, by_cosine += sum * slope, by_mean += moment * value;
-      by_sine = sum;
-    });
-    by_mean = weight * real(p.eta3) * fma(real(0.5) * (one.r - other.r), total, by_mean);
     const Vector<real> by_a = fma(total, slopes.by_a, fma(by_cosine, slopes.cosine_by_a, by_mean));
     const Vector<real> by_b = fma(total, slopes.by_b, fma(by_cosine, slopes.cosine_by_b, by_mean));
-    const Vector<real> by_x = fma(total, slopes.by_x, by_cosine * slopes.cosine_by_x) * t.inverse_distance;
-    Cross<real> of_j = {-by_x * t.away_x, -by_x * t.away_y, -by_x * t.away_z};
-    Cross<real> of_k = {by_x * t.away_x, by_x * t.away_y, by_x * t.away_z};
+    const Vector<real> along = fma(total, slopes.along, by_cosine * slopes.cosine_along);
+    Cross<real> of_k = {-along * t.away_x, -along * t.away_y, -along * t.away_z};
+    x -= of_k.x, y -= of_k.y, z -= of_k.z;
     if constexpr (Angular::has_sine) {
-      by_sine *= weight;
+      const Vector<real> by_sine = last * weight;
       const Cross<real> sine_j = angular.sine_slope(one), sine_k = angular.sine_slope(other);
-      of_j.x += by_sine * sine_j.x, of_j.y += by_sine * sine_j.y, of_j.z += by_sine * sine_j.z;
+      x += by_sine * sine_j.x, y += by_sine * sine_j.y, z += by_sine * sine_j.z;
       of_k.x -= by_sine * sine_k.x, of_k.y -= by_sine * sine_k.y, of_k.z -= by_sine * sine_k.z;
     }
-    radial += by_a, x += of_j.x, y += of_j.y, z += of_j.z;
+    radial += by_a;
     store(gradient.radial + slot, load(gradient.radial + slot) + by_b);
     store(gradient.x + slot, load(gradient.x + slot) + of_k.x);
     store(gradient.y + slot, load(gradient.y + slot) + of_k.y);

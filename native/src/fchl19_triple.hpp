@@ -38,57 +38,72 @@ template <class real> QML_INLINE Cross<real> cross(const Cross<real> &u, const C
   return {u.y * v.z - u.z * v.y, u.z * v.x - u.x * v.z, u.x * v.y - u.y * v.x};
 }
 
+template <bool value_> struct Separated {};
+
+// What multiplies a radial and an angular function: fc(a) fc(b) (a b x)^-N3 (1 + 3 cos cos cos).
+//
+// With the scalar product d = v_j v_k the three cosines are d / ab, u / ax and v / bx, where u = a^2 - d and v = b^2 - d;
+// so all follow from d, u, v and 1 / x^2, without a root.
 template <class real> struct Triple {
   const Corner<real> &j, &k;
   Vector<real> away_x, away_y, away_z;       // from j to k
-  Vector<real> distance, inverse_distance;   // r_jk
-  Vector<real> cos_i, cos_j, cos_k;
-  Vector<real> axilrod_teller;               // 1 + 3 cos cos cos
-  // r_jk^-N3 exp(eta3 / 4 (r_ij - r_ik)^2), or 0 where there is no triple. The second factor makes a product of two
-  // Gaussians of one neighbour each the Gaussian of their mean distance:
-  // ((a + b)/2 - R)^2 = (a - R)^2 / 2 + (b - R)^2 / 2 - (a - b)^2 / 4
-  Vector<real> strength;
+  Vector<real> inverse_square;               // 1 / x^2
+  Vector<real> d, u, v;
+  Vector<real> inverse_ab, cosine;           // cos theta_i
+  Vector<real> triad, axilrod_teller;        // 3 d / (ab)^2, and 1 + 3 cos cos cos
+  Vector<real> product;                      // u v / x^2
+  Vector<real> strength;                     // x^-N3, or 0 where there is no triple
 
-  QML_INLINE Triple(const qml_fchl19 &p, const Corner<real> &j, const Corner<real> &k, IntegerVector<real> present)
+  // separated: the strength has a factor exp(eta3 / 4 (a - b)^2) more, which makes a product of two Gaussians of one
+  // neighbour each the Gaussian of their mean distance:
+  // ((a + b)/2 - R)^2 = (a - R)^2 / 2 + (b - R)^2 / 2 - (a - b)^2 / 4
+  template <bool separated>
+  QML_INLINE Triple(const Model<real> &model, const Corner<real> &j, const Corner<real> &k, IntegerVector<real> present,
+                    Separated<separated>)
       : j(j), k(k) {
     away_x = k.x - j.x, away_y = k.y - j.y, away_z = k.z - j.z;
     const Vector<real> measured = away_x * away_x + away_y * away_y + away_z * away_z;
     const Vector<real> square = present ? measured : broadcast<real>(1);
-    inverse_distance = inverse_root<real>(square);
-    distance = square * inverse_distance;
-    cos_i = (j.x * k.x + j.y * k.y + j.z * k.z) * (j.inverse_r * k.inverse_r);
-    cos_j = -(j.x * away_x + j.y * away_y + j.z * away_z) * (j.inverse_r * inverse_distance);
-    cos_k = (k.x * away_x + k.y * away_y + k.z * away_z) * (k.inverse_r * inverse_distance);
-    axilrod_teller = fma(real(3) * cos_i, cos_j * cos_k, broadcast<real>(1));
-    const Vector<real> difference = j.r - k.r;
-    const Vector<real> power = real(-0.5 * p.decay3) * binary_logarithm<real>(square);
-    const Vector<real> all = power_of_two<real>(fma(real(0.25 * log2_e * p.eta3) * difference, difference, power));
+    inverse_square = reciprocal<real>(square);
+    d = j.x * k.x + j.y * k.y + j.z * k.z;
+    u = -(j.x * away_x + j.y * away_y + j.z * away_z);
+    v = k.x * away_x + k.y * away_y + k.z * away_z;
+    inverse_ab = j.inverse_r * k.inverse_r;
+    cosine = d * inverse_ab;
+    triad = real(3) * cosine * inverse_ab;
+    product = u * v * inverse_square;
+    axilrod_teller = fma(triad, product, broadcast<real>(1));
+    Vector<real> all = model.decay3(square);
+    if constexpr (separated) {
+      const Vector<real> difference = j.r - k.r;
+      all *= power_of_two<real>(real(0.25 * log2_e * model.p.eta3) * difference * difference);
+    }
     strength = present ? all : Vector<real>{};
   }
 
   QML_INLINE Vector<real> weight() const { return strength * axilrod_teller * (j.weight * k.weight); }
 };
 
-// Derivatives of weight * f(cos theta_i) by the sides a, b, x, for any f given as its value and slope.
+// Derivatives of weight * f(cos theta_i), for any f given as its value and slope, by the sides a and b, and minus that
+// by the third side divided by it: what multiplies v_k - v_j in the gradient by v_j.
 template <class real> struct TripleSlopes {
-  Vector<real> by_a, by_b, by_x;                  // of the weight
-  Vector<real> cosine_by_a, cosine_by_b, cosine_by_x; // of cos theta_i, times the weight
+  Vector<real> by_a, by_b, along;                      // of the weight
+  Vector<real> cosine_by_a, cosine_by_b, cosine_along; // of cos theta_i, times the weight
 
   QML_INLINE TripleSlopes(const qml_fchl19 &p, const Triple<real> &t, Vector<real> weight) {
-    const Vector<real> a = t.j.r, b = t.k.r, x = t.distance;
-    const Vector<real> inverse_x = t.inverse_distance, inverse_ab = t.j.inverse_r * t.k.inverse_r;
-    const Vector<real> x_ab = x * inverse_ab, b_ax = b * t.j.inverse_r * inverse_x, a_bx = a * t.k.inverse_r * inverse_x;
-    const Vector<real> ij = t.cos_i * t.cos_j, ik = t.cos_i * t.cos_k, jk = t.cos_j * t.cos_k;
-    const Vector<real> product_by_a = jk * t.cos_j * x_ab + ik * t.cos_i * b_ax - ij * a_bx;
-    const Vector<real> product_by_b = jk * t.cos_k * x_ab + ij * t.cos_i * a_bx - ik * b_ax;
-    const Vector<real> product_by_x = ik * t.cos_k * b_ax + ij * t.cos_j * a_bx - jk * x_ab;
-    const Vector<real> both = t.j.weight * t.k.weight;
-    by_a = t.strength * t.k.weight * fma(t.j.weight * real(3), product_by_a, t.axilrod_teller * t.j.weight_slope);
-    by_b = t.strength * t.j.weight * fma(t.k.weight * real(3), product_by_b, t.axilrod_teller * t.k.weight_slope);
-    by_x = t.strength * both * fma(broadcast<real>(3), product_by_x, real(-p.decay3) * inverse_x * t.axilrod_teller);
-    cosine_by_a = weight * t.cos_j * x_ab;
-    cosine_by_b = weight * t.cos_k * x_ab;
-    cosine_by_x = -weight * x_ab;
+    const Vector<real> u_x = t.u * t.inverse_square, v_x = t.v * t.inverse_square;
+    const Vector<real> scale = real(3) * t.inverse_ab * t.inverse_ab;
+    // of 1 + 3 cos cos cos: by d with a and b fixed, then by a and by b with the two other sides fixed
+    const Vector<real> by_d = scale * fma((t.d + t.d) * t.product, t.inverse_square, t.product - t.d);
+    const Vector<real> turn_a = fma(t.d, v_x, -(t.j.r * t.j.r) * u_x), turn_b = fma(t.d, u_x, -(t.k.r * t.k.r) * v_x);
+    const Vector<real> of_a = scale * t.j.inverse_r * fma(t.d, turn_a, t.u * t.product);
+    const Vector<real> of_b = scale * t.k.inverse_r * fma(t.d, turn_b, t.v * t.product);
+    by_a = t.strength * t.k.weight * fma(t.j.weight, of_a, t.axilrod_teller * t.j.weight_slope);
+    by_b = t.strength * t.j.weight * fma(t.k.weight, of_b, t.axilrod_teller * t.k.weight_slope);
+    along = t.strength * (t.j.weight * t.k.weight) * fma(real(p.decay3) * t.inverse_square, t.axilrod_teller, by_d);
+    cosine_along = weight * t.inverse_ab;
+    cosine_by_a = cosine_along * t.u * t.j.inverse_r;
+    cosine_by_b = cosine_along * t.v * t.k.inverse_r;
   }
 };
 
@@ -99,8 +114,9 @@ template <class real> struct AngularPair {
 
   Cross<real> normal;  // unit vector along v_j x v_k, 0 for collinear atoms: there the derivative of the sine is taken as 0
   Vector<real> cosine, sine;
+  Vector<real> value, slope; // the function whose turn it is and its derivative by cos theta, but see `sine_slope`
 
-  QML_INLINE AngularPair(const qml_fchl19 &, const Triple<real> &t) : cosine(t.cos_i) {
+  QML_INLINE AngularPair(const qml_fchl19 &, const Triple<real> &t) : cosine(t.cosine), value(t.cosine), slope(broadcast<real>(1)) {
     const Cross<real> product = cross<real>({t.j.x, t.j.y, t.j.z}, t.k);
     const Vector<real> square = product.x * product.x + product.y * product.y + product.z * product.z;
     // a sine of a few roundings has no direction
@@ -111,11 +127,7 @@ template <class real> struct AngularPair {
     sine = square * inverse * (t.j.inverse_r * t.k.inverse_r);
   }
 
-  // f(n, function, derivative by cos theta); the derivative of the sine is that of `sine_slope`.
-  template <class F> QML_INLINE void each(F &&f) const {
-    f(Index<0>{}, cosine, broadcast<real>(1));
-    f(Index<1>{}, sine, Vector<real>{});
-  }
+  QML_INLINE void next() { value = sine, slope = Vector<real>{}; }
 
   // Derivative of sin theta_i by the position of j, or with the opposite sign by that of k.
   QML_INLINE Cross<real> sine_slope(const Corner<real> &corner) const {
@@ -131,24 +143,20 @@ template <class real> struct AngularSeries {
   static int64_t count(const qml_fchl19 &p) { return p.n_angular; }
 
   Vector<real> cosine;
-  int64_t n_angular;
+  Vector<real> value, slope; // the function whose turn it is and its derivative by cos theta
 
-  struct Order {
-    int64_t value;
-  };
+  QML_INLINE AngularSeries(const qml_fchl19 &, const Triple<real> &t)
+      : cosine(t.cosine), value(broadcast<real>(1)), slope{}, after(t.cosine), slope_after(broadcast<real>(1)) {}
 
-  QML_INLINE AngularSeries(const qml_fchl19 &p, const Triple<real> &t) : cosine(t.cos_i), n_angular(p.n_angular) {}
-
-  template <class F> QML_INLINE void each(F &&f) const {
-    Vector<real> value = broadcast<real>(1), slope = {}, next = cosine, next_slope = broadcast<real>(1);
-    for (int64_t n = 0; n < n_angular; ++n) {
-      f(Order{n}, value, slope);
-      const Vector<real> after = real(2) * cosine * next - value;
-      const Vector<real> after_slope = real(2) * fma(cosine, next_slope, next) - slope;
-      value = next, slope = next_slope;
-      next = after, next_slope = after_slope;
-    }
+  QML_INLINE void next() {
+    const Vector<real> third = real(2) * cosine * after - value;
+    const Vector<real> slope_third = real(2) * fma(cosine, slope_after, after) - slope;
+    value = after, slope = slope_after;
+    after = third, slope_after = slope_third;
   }
+
+private:
+  Vector<real> after, slope_after;
 };
 
 } // namespace fchl19

@@ -48,38 +48,45 @@ private:
 
 // u = scale * y + phase, and the same in turns.
 template <class real> struct Frequencies {
-  real *turns_per_y; // scale / 2 pi
-  real *phase;       // in turns, between -1/2 and 1/2
+  real *turns_high, *turns_low; // scale / 2 pi
+  real *phase;                  // in turns, between -1/2 and 1/2
   real *scale;
+  bool phased;
 
-  static size_t bytes(const qml_feature_map &map) { return 3 * Arena::bytes<real>(map.n_frequencies); }
+  static size_t bytes(const qml_feature_map &map) { return 4 * Arena::bytes<real>(map.n_frequencies); }
 
   Frequencies(const qml_feature_map &map, Arena &arena)
-      : turns_per_y(arena.take<real>(map.n_frequencies)), phase(arena.take<real>(map.n_frequencies)),
-        scale(arena.take<real>(map.n_frequencies)) {}
+      : turns_high(arena.take<real>(map.n_frequencies)), turns_low(arena.take<real>(map.n_frequencies)),
+        phase(arena.take<real>(map.n_frequencies)), scale(arena.take<real>(map.n_frequencies)), phased(false) {
+    const real *given = static_cast<const real *>(map.phases);
+    for (int64_t f = 0; given && f < map.n_frequencies && !phased; ++f) phased = given[f] != 0;
+  }
 
   // Computes first <= f < last: threads share the work where there are few atoms.
   void fill(const qml_feature_map &map, int64_t first, int64_t last) const {
-    constexpr double turn = 0.15915494309189533577;
     const real *given_scale = map.n_transforms ? static_cast<const real *>(map.row_scale) : nullptr;
     const real *given_phase = static_cast<const real *>(map.phases);
-    real *__restrict t = turns_per_y, *__restrict p = phase, *__restrict s = scale;
+    real *__restrict high = turns_high, *__restrict low = turns_low, *__restrict p = phase, *__restrict s = scale;
     if (given_scale)
       for (int64_t f = first; f < last; ++f) s[f] = given_scale[f];
     else
       for (int64_t f = first; f < last; ++f) s[f] = 1;
-    for (int64_t f = first; f < last; ++f) t[f] = real(s[f] * turn);
-    if (!given_phase)
-      for (int64_t f = first; f < last; ++f) p[f] = 0;
-    else
-      for (int64_t f = first; f < last; ++f) {
-        const double in_turns = given_phase[f] * turn, shifted = in_turns + round_magic<double>;
-        p[f] = real(in_turns - (shifted - round_magic<double>));
-      }
+    for (int64_t f = first; f < last; ++f) {
+      const TurnsPerUnit<real> turns_of(double(s[f]));
+      high[f] = turns_of.high, low[f] = turns_of.low;
+    }
+    for (int64_t f = first; phased && f < last; ++f) {
+      const double in_turns = given_phase[f] * 0.15915494309189535, shifted = in_turns + round_magic<double>;
+      p[f] = real(in_turns - (shifted - round_magic<double>));
+    }
   }
 
-  template <int share = 1> QML_INLINE HalfAngle<real> half_angle_of(Vector<real> y, int64_t f) const {
-    return half_angle<real>(fma(y, spread<real, share>(turns_per_y + f), spread<real, share>(phase + f)));
+  template <int share = 1, bool with_phases = true> QML_INLINE Turns<real> angle_of(Vector<real> y, int64_t f) const {
+    const Turns<real> angle = turns<real>(y, spread<real, share>(turns_high + f), spread<real, share>(turns_low + f));
+    if constexpr (with_phases) {
+      if (phased) return turned_by<real>(angle, spread<real, share>(phase + f));
+    }
+    return angle;
   }
 };
 

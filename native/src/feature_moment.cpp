@@ -31,8 +31,8 @@ void add_block(const Map &map, const Frequencies<real> &frequencies, int64_t blo
   map.forward(block, atoms.x, scratch, [&](auto n, int at, V *v) QML_INLINE_LAMBDA {
     unroll<decltype(n)::value>([&](auto i) QML_INLINE_LAMBDA {
       const int k = at + decltype(i)::value;
-      const HalfAngle<real> half = frequencies.half_angle_of(v[decltype(i)::value], first + k);
-      const V cosine = cosine_of<real>(half), sine = sine_of<real>(half);
+      const Turns<real> angle = frequencies.angle_of(v[decltype(i)::value], first + k);
+      const V cosine = cosine_of<real>(angle), sine = sine_of<real>(angle);
       sums[k] += fma(atoms.coefficients, cosine, -(sine * du[k]));
       if (sine_sums) sine_sums[k] += fma(atoms.coefficients, sine, cosine * du[k]);
     });

@@ -17,9 +17,9 @@ void write_block(const qml_feature_map &given, const Map &map, const Frequencies
   map.forward(block, x, scratch, [&](auto width, int at, V *v) QML_INLINE_LAMBDA {
     unroll<decltype(width)::value>([&](auto i) QML_INLINE_LAMBDA {
       const int k = at + decltype(i)::value;
-      const HalfAngle<real> half = frequencies.half_angle_of(v[decltype(i)::value], first + k);
-      cosines[k] = cosine_of<real>(half) * amplitude;
-      if (paired) sines[k] = sine_of<real>(half) * amplitude;
+      const Turns<real> angle = frequencies.angle_of(v[decltype(i)::value], first + k);
+      cosines[k] = cosine_of<real>(angle) * amplitude;
+      if (paired) sines[k] = sine_of<real>(angle) * amplitude;
     });
   });
   store_rows<real>(cosines, size, count, out + first, n_features);

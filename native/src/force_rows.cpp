@@ -53,10 +53,10 @@ void slopes_of_owners(const Job<real> &job, const Map &map, const Frequencies<re
     map.forward(block, tile.input, tile.scratch, [&](auto size, int at, V *v) QML_INLINE_LAMBDA {
       unroll<decltype(size)::value>([&](auto i) QML_INLINE_LAMBDA {
         const int k = at + decltype(i)::value;
-        const HalfAngle<real> half = frequencies.half_angle_of(v[decltype(i)::value], start + k);
+        const Turns<real> angle = frequencies.angle_of(v[decltype(i)::value], start + k);
         const real scale = amplitude * frequencies.scale[start + k];
-        cosine_part[k] = sine_of<real>(half) * -scale;
-        if (paired) sine_part[k] = cosine_of<real>(half) * scale;
+        cosine_part[k] = sine_of<real>(angle) * -scale;
+        if (paired) sine_part[k] = cosine_of<real>(angle) * scale;
       });
     });
     visit(map, tile, block, [&](int64_t column, int64_t size, int64_t offset) {

@@ -35,24 +35,27 @@ public:
     }
   }
 
-  // Fails where images within `reach` are too many to be meant.
-  void require_images(int64_t structure, double reach) const {
+  // Fails where images within `reach` are too many to be meant, or for all atoms together to be held.
+  void require_images(int64_t structure, double reach, int64_t n_atoms) const {
     double count = 1;
     for (int d = 0; d < 3; ++d)
       if (repeats[d]) count *= 2 * reach * length(reciprocal[d]) + 1;
-    if (!(count < 1e6))
+    if (!(count < 1e6 && (count - 1) * double(n_atoms) < 1e8))
       fail(QML_BAD_ARGUMENT, "The cell of structure %lld is so small or flat that an atom has %.3g images within reach. "
            "Check the cell and the unit of length.", (long long)structure, count);
   }
 
   // wrap: the translation that brings the atom into the cell. f(translation) for each further image of it that may be
   // within `reach` of an atom in the cell, as a translation from there.
-  template <class F> void images(const double *position, double reach, double *wrap, F f) const {
+  template <class F> void images(int64_t structure, const double *position, double reach, double *wrap, F f) const {
     int64_t low[3] = {0, 0, 0}, high[3] = {0, 0, 0};
     double home[3] = {0, 0, 0};
     for (int d = 0; d < 3; ++d) {
       if (!repeats[d]) continue;
       const double at = dot(position, reciprocal[d]);
+      if (!(std::fabs(at) < 1e12)) // no digits left to say where in its cell it is
+        fail(QML_BAD_ARGUMENT, "Structure %lld has an atom that lies %.3g cells away. Check the cell and the unit of length.",
+             (long long)structure, at);
       home[d] = -std::floor(at);
       // cells between the planes of the lattice that the reach spans
       const double inside = at + home[d], margin = reach * length(reciprocal[d]) * (1 + 1e-12);

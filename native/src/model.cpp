@@ -1,6 +1,8 @@
 // Copies and roundings of what a model is made of.
 #include "model.hpp"
 
+#include "checks.hpp"
+
 namespace qml {
 
 template <class real>
@@ -22,8 +24,8 @@ ModelIn<real>::ModelIn(const qml_model &given, const KernelTable<real> &kernels)
     maps.push_back(map);
     // elements that share their weights share them here too: they stay in the cache
     int same = 0;
-    while (given.weights[same] != given.weights[e]) ++same;
-    weights.push_back(same < e ? weights[size_t(same)] : keep(given.weights[e], n * (1 + map.paired)));
+    while (given.weights[same] != given.weights[e] || n_features(given.maps[same]) < n_features(map)) ++same;
+    weights.push_back(same < e ? weights[size_t(same)] : keep(given.weights[e], n_features(map)));
   }
 }
 

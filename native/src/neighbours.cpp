@@ -1,7 +1,7 @@
 // Copies of periodic atoms, a grid of cells around each structure, and the pairs found in it.
 #include "neighbours.hpp"
 
-#include "errors.hpp"
+#include "checks.hpp"
 #include "lattice.hpp"
 
 #include <algorithm>
@@ -94,12 +94,12 @@ void NeighbourList::make_copies(const Structures &s, double reach) {
       const uint8_t *periodic = s.periodic + 3 * n;
       const bool molecule = !periodic[0] && !periodic[1] && !periodic[2];
       const Lattice lattice(n, s.cells + 9 * n, periodic);
-      if (!molecule) lattice.require_images(n, reach);
+      if (!molecule) lattice.require_images(n, reach, s.offsets[n + 1] - s.offsets[n]);
       for (int64_t i = s.offsets[n]; i < s.offsets[n + 1]; ++i) {
         structure[i] = int32_t(n);
         wrap[3 * i] = wrap[3 * i + 1] = wrap[3 * i + 2] = 0;
         if (molecule) continue;
-        lattice.images(s.positions + 3 * i, reach, wrap + 3 * i, [&](const double *translation) {
+        lattice.images(n, s.positions + 3 * i, reach, wrap + 3 * i, [&](const double *translation) {
           if (writing) {
             original_.begin()[n_copies] = int32_t(i);
             std::memcpy(translation_.begin() + 3 * n_copies, translation, 3 * sizeof(double));

@@ -20,9 +20,6 @@ struct Structures {
   int64_t n_atoms() const { return offsets[n_structures]; }
 };
 
-// Two nuclei closer than this are one atom written twice, not chemistry.
-constexpr double shortest_distance = 0.1;
-
 class NeighbourList {
 public:
   // Lists the pairs closer than cutoff + skin, or keeps the list of an earlier call that still holds every pair closer

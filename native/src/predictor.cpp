@@ -2,7 +2,7 @@
 #include "predictor.hpp"
 
 #include <algorithm>
-#include <exception>
+#include <new>
 
 #ifdef _OPENMP
 #include <omp.h>
@@ -67,18 +67,18 @@ void EngineIn<real>::run_tiles(const PairList &pairs, int64_t first, int64_t las
     return tiles[0]->compute(model, pairs, first, last, atom_energies, out, threads);
   // as many for each thread
   const int64_t n_tiles = threads * ((count + rows_per_tile * threads - 1) / (rows_per_tile * threads));
-  std::exception_ptr failure;
+  bool no_memory = false; // all that can go wrong
 #pragma omp parallel for schedule(dynamic) num_threads(threads)
   for (int64_t tile = 0; tile < n_tiles; ++tile) {
     try {
       tiles[size_t(thread_number())]->compute(model, pairs, first + count * tile / n_tiles,
                                               first + count * (tile + 1) / n_tiles, atom_energies, out, 1);
-    } catch (...) {
-#pragma omp critical
-      failure = std::current_exception();
+    } catch (const std::bad_alloc &) {
+#pragma omp atomic write
+      no_memory = true;
     }
   }
-  if (failure) std::rethrow_exception(failure);
+  if (no_memory) throw std::bad_alloc();
 }
 
 // One thread, so that sums are always in the same order: little work beside the rest.

@@ -4,41 +4,59 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 namespace qml {
 namespace {
 
-// Beyond this a coordinate is a mistake, and fractions of it mean nothing.
-constexpr double farthest = 1e9; // A
+// Numbers of a model that stay finite when they are rounded to its precision.
+void require_fits(const char *function, const char *name, const double *values, int64_t count, int32_t precision) {
+  require_finite(function, name, values, count);
+  for (int64_t i = 0; precision == 32 && i < count; ++i)
+    if (!std::isfinite(float(values[i])))
+      fail(QML_NOT_FINITE, "%s: %s has an entry of %g, beyond the range of float.", function, name, values[i]);
+}
+
+void require_fits(const char *function, const qml_feature_map &map, int32_t precision) {
+  require(function, "phases", map.phases, 1);
+  require_fits(function, "phases", static_cast<const double *>(map.phases), map.n_frequencies, precision);
+  if (!std::isfinite(precision == 32 ? double(float(map.amplitude)) : map.amplitude))
+    fail(QML_NOT_FINITE, "%s: an amplitude of %g is beyond the range of float.", function, map.amplitude);
+  if (map.n_transforms == 0)
+    return require_fits(function, "matrix", static_cast<const double *>(map.matrix), map.n_frequencies * map.rank,
+                        precision);
+  require(function, "row_scale", map.row_scale, 1);
+  require_fits(function, "row_scale", static_cast<const double *>(map.row_scale), map.n_frequencies, precision);
+  require_fits(function, "signs", static_cast<const double *>(map.signs), map.n_frequencies * map.n_transforms,
+               precision);
+}
 
 std::unique_ptr<qml_predictor> create(const qml_model *model) {
   const char *name = "qml_predictor_create";
   require(name, "model", model, 1);
-  require_parameters(name, model->representation);
+  const int64_t size = require_parameters(name, model->representation);
   const int n_elements = model->representation->n_elements;
   require_size(name, "rank", model->rank, 1);
-  require(name, "projections", model->projections, 1);
   require(name, "maps", model->maps, 1);
   require(name, "weights", model->weights, 1);
-  require(name, "baseline", model->baseline, 1);
   if (model->precision != 32 && model->precision != 64)
     fail(QML_UNSUPPORTED, "%s: the precision is 32 or 64, got %d.", name, model->precision);
   if (model->reserved != 0) fail(QML_BAD_ARGUMENT, "%s: reserved must be 0, got %d.", name, model->reserved);
-  if (!(model->skin >= 0) || !std::isfinite(model->skin))
-    fail(QML_BAD_ARGUMENT, "The skin of a neighbour list is a length in Å and not negative, got %g.", model->skin);
-  require_finite(name, "projections", model->projections,
-                 n_elements * qml_fchl19_size(model->representation) * model->rank);
+  if (!(model->skin >= 0) || !(model->skin < farthest))
+    fail(QML_BAD_ARGUMENT, "The skin of a neighbour list is a length in Å, at least 0 and below %g, got %g.", farthest,
+         model->skin);
+  for (int e = 0; e < n_elements; ++e)
+    if (model->maps[e].rank != model->rank)
+      fail(QML_BAD_ARGUMENT, "%s: the map of element %d has rank %lld, the model %lld.", name, e,
+           (long long)model->maps[e].rank, (long long)model->rank);
+  require_fits(name, "projections", model->projections,
+               require_count(name, "projections", {n_elements, size, model->rank}), model->precision);
   require_finite(name, "baseline", model->baseline, n_elements);
   for (int e = 0; e < n_elements; ++e) {
     const qml_feature_map *map = model->maps + e;
-    require_map(name, map);
-    if (map->rank != model->rank)
-      fail(QML_BAD_ARGUMENT, "%s: the map of element %d has rank %lld, the model %lld.", name, e, (long long)map->rank,
-           (long long)model->rank);
-    if (map->n_transforms) require(name, "row_scale", map->row_scale, 1);
-    require(name, "phases", map->phases, 1);
-    require(name, "weights of an element", model->weights[e], 1);
-    require_finite(name, "weights", model->weights[e], map->n_frequencies * (1 + map->paired));
+    require_map<double>(name, map);
+    require_fits(name, *map, model->precision);
+    require_fits(name, "weights", model->weights[e], n_features(*map), model->precision);
   }
   std::unique_ptr<qml_predictor> out(new qml_predictor);
   const Kernels &kernels = kernels_in_use();
@@ -50,24 +68,20 @@ std::unique_ptr<qml_predictor> create(const qml_model *model) {
   return out;
 }
 
-void require_elements(const int64_t *element, int64_t count, int n_elements) {
-  for (int64_t i = 0; i < count; ++i)
-    if (element[i] < 0 || element[i] >= n_elements)
-      fail(QML_BAD_ARGUMENT, "Atom %lld is of element number %lld, the model has 0 ... %d.", (long long)i,
-           (long long)element[i], n_elements - 1);
-}
-
 void require_structures(const Structures &s, int n_elements) {
   const char *name = "qml_predictor_predict";
-  if (s.offsets[0] != 0)
-    fail(QML_BAD_ARGUMENT, "%s: offsets must begin with 0, got %lld.", name, (long long)s.offsets[0]);
-  for (int64_t n = 0; n < s.n_structures; ++n)
-    if (s.offsets[n + 1] < s.offsets[n])
-      fail(QML_BAD_ARGUMENT, "%s: offsets must ascend, but offsets[%lld] is %lld after %lld.", name, (long long)n + 1,
-           (long long)s.offsets[n + 1], (long long)s.offsets[n]);
-  require(name, "element", s.element, s.n_atoms());
-  require(name, "positions", s.positions, s.n_atoms());
-  require_elements(s.element, s.n_atoms(), n_elements);
+  require_count(name, "cells", {s.n_structures, 9});
+  const int64_t n_atoms = require_ascending(name, "offsets", s.offsets, s.n_structures + 1);
+  require_count(name, "the pairs of atoms with elements", {n_atoms, n_elements});
+  if (n_atoms > std::numeric_limits<int32_t>::max() || s.n_structures > std::numeric_limits<int32_t>::max())
+    fail(QML_UNSUPPORTED, "%s: %lld structures of %lld atoms are too many for one call; use fewer.", name,
+         (long long)s.n_structures, (long long)n_atoms);
+  require(name, "positions", s.positions, n_atoms);
+  require_elements(name, "element", s.element, n_atoms, n_elements);
+  for (int64_t k = 0; k < 3 * s.n_structures; ++k)
+    if (s.periodic[k] > 1)
+      fail(QML_BAD_ARGUMENT, "%s: periodic must be 0 or 1, got %d for structure %lld.", name, s.periodic[k],
+           (long long)(k / 3));
   for (int64_t n = 0; n < s.n_structures; ++n) {
     for (int64_t k = 3 * s.offsets[n]; k < 3 * s.offsets[n + 1]; ++k)
       if (!(std::fabs(s.positions[k]) < farthest))
@@ -90,7 +104,7 @@ void predict(qml_predictor *predictor, const Structures &s, double *energies, do
   const char *name = "qml_predictor_predict";
   require(name, "predictor", predictor, 1);
   require_size(name, "n_structures", s.n_structures);
-  require_size(name, "threads", threads, 1);
+  require_threads(name, threads);
   if (s.n_structures == 0) return;
   require(name, "offsets", s.offsets, 1);
   require(name, "cells", s.cells, 1);
@@ -131,29 +145,23 @@ void predict_pairs(qml_predictor *predictor, int64_t n_centres, int64_t n_all, c
   require(name, "predictor", predictor, 1);
   require_size(name, "n_centres", n_centres);
   require_size(name, "n_all", n_all, n_centres);
-  require_size(name, "threads", threads, 1);
-  require(name, "element", element, n_centres);
-  require(name, "segments", segments, n_centres);
+  require_threads(name, threads);
+  require_count(name, "forces", {n_all, 3});
   require(name, "atom_energies", atom_energies, n_centres);
   const int n_elements = predictor->representation.n_elements;
-  require_elements(element, n_centres, n_elements);
-  const int64_t n_segments = n_centres * n_elements;
-  if (n_centres > 0 && segments[0] != 0)
-    fail(QML_BAD_ARGUMENT, "%s: segments must begin with 0, got %lld.", name, (long long)segments[0]);
-  for (int64_t k = 0; k < n_segments; ++k)
-    if (segments[k + 1] < segments[k])
-      fail(QML_BAD_ARGUMENT, "%s: segments must ascend, but segments[%lld] is %lld after %lld.", name, (long long)k + 1,
-           (long long)segments[k + 1], (long long)segments[k]);
-  const int64_t n_pairs = n_centres ? segments[n_segments] : 0;
+  require_elements(name, "element", element, n_centres, n_elements);
+  const int64_t n_segments = require_count(name, "segments", {n_centres, n_elements});
+  const int64_t n_pairs = n_centres ? require_ascending(name, "segments", segments, n_segments + 1) : 0;
   require(name, "neighbour", neighbour, n_pairs);
-  require(name, "vectors", vectors, n_pairs);
-  require_finite(name, "vectors", vectors, 3 * n_pairs);
+  require_finite(name, "vectors", vectors, require_count(name, "vectors", {n_pairs, 3}));
   for (int64_t i = 0; i < n_centres; ++i)
     for (int64_t p = segments[i * n_elements]; p < segments[(i + 1) * n_elements]; ++p) {
       if (neighbour[p] < 0 || neighbour[p] >= n_all)
         fail(QML_BAD_ARGUMENT, "%s: neighbours lie within 0 ... %lld, but that of pair %lld is %d.", name,
              (long long)n_all - 1, (long long)p, neighbour[p]);
       const double *v = vectors + 3 * p, r2 = v[0] * v[0] + v[1] * v[1] + v[2] * v[2];
+      if (!(r2 < farthest * farthest))
+        fail(QML_NOT_FINITE, "%s: the vector of pair %lld is longer than %g Å.", name, (long long)p, farthest);
       if (r2 < shortest_distance * shortest_distance)
         fail(QML_BAD_ARGUMENT, "Atoms %lld and %d are %.3g Å apart, less than %.3g Å. Two atoms cannot stand on one spot.",
              (long long)i, neighbour[p], std::sqrt(r2), shortest_distance);

@@ -1,64 +1,95 @@
 // Sine and cosine of many angles at once, counted in turns.
 //
-// An angle u = 2 pi t is reduced by t - nearest(t), which is exact: the factor 1 / 2 pi is folded into the scale of the
-// linear map that made u, so the error is that of rounding u itself. What is left, |t| <= 1/2, goes through the half
-// angle: s = sin(pi t), c = cos(pi t) need one polynomial each on all of [-1/2, 1/2], with neither quadrants nor signs
-// to restore, and sin u = 2 s c, cos u = 1 - 2 s^2. Absolute error of the pair for a given t: below 6e-7 (root mean
-// square 9e-8) in float, 2e-15 in double.
+// An angle u = y s goes by t = y (s / 2 pi), with s / 2 pi in two parts: the rounding of t is found by a multiply-add and
+// added back, so t modulo a half turn is as good as the number y allows, for |u| up to 1e4 and beyond. What is left,
+// |t| <= 1/4, needs one polynomial each on the whole interval, and a sign where an odd number of half turns was taken off.
+// Error of the pair: below 2 units in the last place of 1, in float and in double (tests/test_native_features.py).
 #pragma once
 
-#include "simd.hpp"
+#include "elementary.hpp"
 
 namespace qml {
 namespace QML_ISA {
 
-template <class real> struct HalfAngle {
-  Vector<real> sine, cosine; // of pi t
+// An angle of t turns, |t| <= 1/4 but for a little, and half turns more whose number is even or odd.
+template <class real> struct Turns {
+  Vector<real> t, square;
+  UnsignedVector<real> sign; // the highest bit: set if sine and cosine have the opposite sign
 };
 
-// Least-squares fits on Chebyshev nodes, each coefficient rounded before the next ones were fitted.
-template <class real> struct HalfAngleSeries;
-template <> struct HalfAngleSeries<float> {
-  static constexpr float sine[] = {3.141592502593994f, -5.167704105377197f, 2.549999475479126f, -0.5978981852531433f,
-                                   0.0769844800233841f};
-  static constexpr float cosine[] = {0.9999999403953552f, -4.9347920417785645f, 4.058399200439453f,
-                                     -1.331809163093567f, 0.2195666879415512f};
+// Least-squares fits on Chebyshev nodes in t^2 <= 1/16, each coefficient rounded before the next ones were fitted.
+template <class real> struct CircularSeries;
+template <> struct CircularSeries<float> {
+  static constexpr float sine[] = {6.2831854820251465f, -41.34172058105469f, 81.6046371459961f, -76.62500762939453f,
+                                   40.059207916259766f};
+  static constexpr float cosine[] = {1.0f,
+                                     -19.739208221435547f,
+                                     64.93930053710938f,
+                                     -85.45152282714844f,
+                                     60.107357025146484f,
+                                     -24.752763748168945f};
 };
-template <> struct HalfAngleSeries<double> {
-  static constexpr double sine[] = {3.14159265358979,     -5.167712780049366,    2.5501640398439163,
-                                    -0.5992645284851301,  0.08214587550247472,   -0.007370347016219424,
-                                    0.0004659409380352416, -2.1084545985559407e-05};
+template <> struct CircularSeries<double> {
+  static constexpr double sine[] = {6.283185307179586,  -41.34170224039958, 81.6052492760347,
+                                    -76.70585974901546, 42.05869372681304,  -15.09463578197732,
+                                    3.819828210620915,  -0.7168337369355834, 0.09755157402866108};
   static constexpr double cosine[] = {1.0,
-                                      -4.934802200544677,
-                                      4.058712126416515,
-                                      -1.3352627688438132,
-                                      0.2353306301336207,
-                                      -0.02580688876382672,
-                                      0.0019295563752643647,
-                                      -0.00010456676624595705,
-                                      4.149748447922132e-06};
+                                      -19.73920880217871,
+                                      64.93939402266425,
+                                      -85.45681720600389,
+                                      60.24464131418398,
+                                      -26.426254092894265,
+                                      7.903462879915333,
+                                      -1.7132214807793298,
+                                      0.2719558853918415};
 };
 
-// series[0] + series[1] z + ...
-template <class real, int terms>
-QML_INLINE Vector<real> polynomial(const real (&series)[terms], Vector<real> z) {
+// s / 2 pi in two parts.
+template <class real> struct TurnsPerUnit {
+  real high, low;
+
+  explicit TurnsPerUnit(double s) {
+    constexpr double turn = 0.15915494309189535, rest = -9.839338337591243e-18; // 1 / 2 pi
+    const double product = s * turn;
+    high = real(product);
+    low = sizeof(real) == 4 ? real(product - double(high)) : real(__builtin_fma(s, turn, -product) + s * rest);
+  }
+};
+
+// Takes the nearest number of half turns off.
+template <class real> QML_INLINE Turns<real> without_half_turns(Vector<real> t, Vector<real> more) {
+  const Vector<real> shifted = fma(t, real(2), broadcast<real>(round_magic<real>));
+  const Vector<real> halves = shifted - round_magic<real>;
+  const Vector<real> rest = fma(halves, real(-0.5), t) + more;
+  return {rest, rest * rest, (UnsignedVector<real>)shifted << (8 * int(sizeof(real)) - 1)};
+}
+
+// The angle of y (high + low) turns, for any number of turns that `nearest` takes.
+template <class real> QML_INLINE Turns<real> turns(Vector<real> y, Vector<real> high, Vector<real> low) {
+  const Vector<real> t = y * high;
+  return without_half_turns<real>(t, fma(y, low, product_rest<real>(y, high, t)));
+}
+
+// The same angle turned on by a phase of up to one turn.
+template <class real> QML_INLINE Turns<real> turned_by(const Turns<real> &angle, Vector<real> phase) {
+  Turns<real> out = without_half_turns<real>(angle.t + phase, Vector<real>{});
+  out.sign ^= angle.sign;
+  return out;
+}
+
+template <class real, int terms> QML_INLINE Vector<real> series_of(const real (&series)[terms], Vector<real> z) {
   Vector<real> sum = broadcast<real>(series[terms - 1]);
   unroll<terms - 1>([&](auto i) QML_INLINE_LAMBDA { sum = fma(sum, z, series[terms - 2 - decltype(i)::value]); });
   return sum;
 }
 
-// Half angle of t turns, for any t that `nearest` takes.
-template <class real> QML_INLINE HalfAngle<real> half_angle(Vector<real> t) {
-  typedef HalfAngleSeries<real> Series;
-  const Vector<real> r = fraction<real>(t), z = r * r;
-  return {r * polynomial<real>(Series::sine, z), polynomial<real>(Series::cosine, z)};
+template <class real> QML_INLINE Vector<real> cosine_of(const Turns<real> &angle) {
+  const Vector<real> cosine = series_of<real>(CircularSeries<real>::cosine, angle.square);
+  return (Vector<real>)((UnsignedVector<real>)cosine ^ angle.sign);
 }
-
-template <class real> QML_INLINE Vector<real> cosine_of(HalfAngle<real> half) {
-  return fma(half.sine * real(-2), half.sine, real(1));
-}
-template <class real> QML_INLINE Vector<real> sine_of(HalfAngle<real> half) {
-  return (half.sine + half.sine) * half.cosine;
+template <class real> QML_INLINE Vector<real> sine_of(const Turns<real> &angle) {
+  const Vector<real> sine = angle.t * series_of<real>(CircularSeries<real>::sine, angle.square);
+  return (Vector<real>)((UnsignedVector<real>)sine ^ angle.sign);
 }
 
 } // namespace QML_ISA

@@ -99,7 +99,7 @@ void Tile<real>::sum_gradients(const ModelIn<real> &model, const PairList &pairs
   for (int64_t row = 0; row < n_rows; ++row) {
     const int64_t i = centre_.begin()[row], from = pairs.segments[i * n_elements];
     const int64_t count = pairs.segments[(i + 1) * n_elements] - from;
-    std::memcpy(out.by_pair + 3 * (from - out.first_pair), g, size_t(3 * count) * sizeof(real));
+    std::copy(g, g + 3 * count, out.by_pair + 3 * (from - out.first_pair));
     double force[3] = {}, outer[9] = {};
     for (int64_t k = 0; k < 3 * count; k += 3)
       for (int axis = 0; axis < 3; ++axis) force[axis] += double(g[k + axis]);

@@ -97,7 +97,13 @@ def _library() -> ctypes.CDLL:
             f"The native kernels are not built: there is no {path}. Install the wheel, or build them with "
             "cmake -S . -B build/native && cmake --build build/native and set QML_LIGHTNING_LIBRARY to the library."
         )
-    library = ctypes.CDLL(str(path))
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise ImportError(
+            f"{path} cannot be loaded: {error}. If it is libgomp.so.1 that is missing, install it (Debian: libgomp1, "
+            "Fedora: libgomp) or a torch that brings it."
+        ) from error
     library.qml_abi_version.restype = c_int32
     found = library.qml_abi_version()
     if found != ABI_VERSION:
@@ -380,6 +386,7 @@ def tangent_sums(tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners
     _shaped("coefficients", coefficients, n)
     out = tangents.new_empty(n_owners, rank)
     dtype = tangents.dtype
+    doubles = coefficients.double().contiguous()  # by name: it must live until the call returns
     _call(
         "tangent_sums",
         dtype,
@@ -387,7 +394,7 @@ def tangent_sums(tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners
         n,
         _address(tangents, dtype),
         _address(owner, torch.int64),
-        _address(coefficients.double().contiguous(), torch.float64),
+        _address(doubles, torch.float64),
         n_owners,
         _address(out, dtype),
     )

@@ -50,6 +50,7 @@ class NativePredictor:
         skin: float,
     ) -> None:
         n, rank = p.n_elements, projections.shape[2]
+        self._n_elements = n
         _shaped("projections", projections, n, p.size, rank)
         _shaped("baseline", baseline, n)
         for f, of_element in zip(maps, weights, strict=True):
@@ -120,6 +121,7 @@ class NativePredictor:
         Of `n_all` atoms the first ones are the centres, one for each entry of `element`; neighbours are int32.
         """
         n = len(element)
+        _shaped("segments", segments, n * self._n_elements + 1)
         _shaped("neighbour", neighbour, len(vectors))
         _shaped("vectors", vectors, int(segments[-1]), 3)
         atom_energies = torch.empty(n, dtype=_DOUBLE)

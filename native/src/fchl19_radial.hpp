@@ -1,0 +1,153 @@
+// Sums over the radial grid of the three-body part as functions of one variable.
+//
+// A cotangent meets the triples of a block of two elements only through f_n(m) = sum_l c_ln exp(-eta3 (m - R_l)^2) with
+// the mean distance m = (r_ij + r_ik) / 2. So f_n is tabulated once for a centre, as a polynomial on each of a
+// few intervals of [0, cutoff], and a triple costs a few lookups whatever the number of grid points.
+#pragma once
+
+#include "chebyshev.hpp"
+#include "fchl19_neighbours.hpp"
+#include "lookup.hpp"
+
+namespace qml {
+namespace QML_ISA {
+namespace fchl19 {
+
+// The Gaussians of the grid as piecewise polynomials, fitted at Chebyshev nodes.
+template <class real> struct RadialBasis {
+  static constexpr int intervals = table_size<real>;
+  static constexpr double reach = intervals - 0.01; // intervals that the cutoff spans: a distance that rounds up stays inside
+  int64_t n_radial3;
+  int terms;      // coefficients of each polynomial
+  real per_width; // intervals per unit of distance
+  real *values;   // (n_radial3, terms, intervals)
+
+  RadialBasis(const qml_fchl19 &p, Arena &arena) : n_radial3(p.n_radial3), per_width(real(reach / p.cutoff)) {
+    // The first Chebyshev coefficient left out is at most 2 (sqrt(2 eta) width / 4)^k / sqrt(k!), and its derivative
+    // k^2 times as large on the scale of an interval.
+    const double ratio = sqrt(2 * p.eta3) * p.cutoff / reach / 4, wanted = sizeof(real) == 4 ? 1e-7 : 2e-16;
+    terms = 1;
+    for (double left_out = 2 * ratio; left_out * terms * terms > wanted && terms < Chebyshev::most_terms;) {
+      left_out *= ratio / sqrt(double(++terms));
+    }
+    values = arena.take<real>(n_radial3 * terms * intervals);
+  }
+
+  void tabulate(const qml_fchl19 &p) {
+    typedef Vector<double> V;
+    constexpr int lanes = lanes_of<double>;
+    const double width = p.cutoff / reach;
+    const Chebyshev chebyshev(terms);
+    for (int64_t l = 0; l < n_radial3; ++l) {
+      const double r = p.cutoff * double(l + 1) / double(n_radial3);
+      for (int first = 0; first < intervals; first += lanes) {
+        V middle, at_node[Chebyshev::most_terms], coefficients[Chebyshev::most_terms];
+        for (int lane = 0; lane < lanes; ++lane) middle[lane] = width * (first + lane + 0.5) - r;
+        for (int q = 0; q < terms; ++q) {
+          const V distance = middle + width * chebyshev.node[q];
+          at_node[q] = power_of_two<double>(-log2_e * p.eta3 * distance * distance);
+        }
+        chebyshev.fit(at_node, coefficients);
+        for (int d = 0; d < terms; ++d) {
+          real *to = values + (l * terms + d) * intervals + first;
+          // far from its grid point a Gaussian is nothing: as a denormal number it would cost a hundred times as much
+          const V kept = coefficients[d] * coefficients[d] > 1e-60 ? coefficients[d] : V{};
+          for (int lane = 0; lane < lanes; ++lane) to[lane] = real(kept[lane]);
+        }
+      }
+    }
+  }
+};
+
+// The functions f_n of one centre for all blocks that occur.
+template <class real> struct RadialFunctions {
+  const RadialBasis<real> &basis;
+  int64_t n_angular;
+  real *tables; // (blocks, n_angular, terms, intervals)
+
+  RadialFunctions(const RadialBasis<real> &basis, const Model<real> &model, Arena &arena)
+      : basis(basis), n_angular(model.p.n_angular),
+        tables(arena.take<real>(model.n_blocks * n_angular * basis.terms * table_size<real>)) {}
+
+  const real *of_block(int64_t block) const { return tables + block * n_angular * basis.terms * table_size<real>; }
+
+  // cotangent (n_radial3, n_angular) of a block
+  template <class io> void tabulate(int64_t block, const io *cotangent) {
+    int64_t order = 0;
+    for (; order + 4 <= n_angular; order += 4) tabulate_orders<4>(block, order, cotangent);
+    for (; order < n_angular; ++order) tabulate_orders<1>(block, order, cotangent);
+  }
+
+  // Where lanes of several elements look: lanes with later[i], all of those for i = 0, in tables[i].
+  template <int elements> struct Places {
+    const real *tables[elements]; // of blocks
+    IntegerVector<real> later[elements];
+    IntegerVector<real> interval;
+    Vector<real> place; // inside the interval
+  };
+  // Values and slopes, on the scale of an interval.
+  template <int orders> struct Evaluated {
+    Vector<real> value[orders], slope[orders];
+  };
+
+  // The functions first <= n < first + orders.
+  template <int orders, int elements>
+  QML_INLINE Evaluated<orders> evaluate(const Places<elements> &at, int64_t first) const {
+    const int terms = basis.terms;
+    const auto coefficient = [&](int o, int d) QML_INLINE_LAMBDA {
+      const int64_t offset = ((first + o) * terms + d) * table_size<real>;
+      Vector<real> found = lookup<real>(at.tables[0] + offset, at.interval);
+      unroll<elements - 1>([&](auto index) QML_INLINE_LAMBDA {
+        constexpr int e = decltype(index)::value + 1;
+        found = at.later[e] ? lookup<real>(at.tables[e] + offset, at.interval) : found;
+      });
+      return found;
+    };
+    Evaluated<orders> f;
+    unroll<orders>([&](auto index) QML_INLINE_LAMBDA {
+      constexpr int o = decltype(index)::value;
+      f.value[o] = coefficient(o, terms - 1);
+      f.slope[o] = Vector<real>{};
+    });
+    for (int d = terms - 2; d >= 0; --d) {
+      unroll<orders>([&](auto index) QML_INLINE_LAMBDA {
+        constexpr int o = decltype(index)::value;
+        f.slope[o] = fma(f.slope[o], at.place, f.value[o]);
+        f.value[o] = fma(f.value[o], at.place, coefficient(o, d));
+      });
+    }
+    return f;
+  }
+
+private:
+  template <int orders, class io> void tabulate_orders(int64_t block, int64_t first, const io *cotangent) {
+    constexpr int lanes = lanes_of<real>;
+    const int64_t size = basis.terms * table_size<real>;
+    real *const to = tables + (block * n_angular + first) * size;
+    int64_t at = 0;
+    for (; at + 2 * lanes <= size; at += 2 * lanes) sum<orders, 2>(cotangent + first, at, to);
+    for (; at < size; at += lanes) sum<orders, 1>(cotangent + first, at, to);
+  }
+
+  template <int orders, int vectors, class io> QML_INLINE void sum(const io *cotangent, int64_t at, real *to) const {
+    constexpr int lanes = lanes_of<real>;
+    const int64_t size = basis.terms * table_size<real>;
+    Vector<real> sums[orders * vectors];
+    unroll<orders * vectors>([&](auto i) QML_INLINE_LAMBDA { sums[decltype(i)::value] = Vector<real>{}; });
+    for (int64_t l = 0; l < basis.n_radial3; ++l) {
+      unroll<orders * vectors>([&](auto i) QML_INLINE_LAMBDA {
+        constexpr int o = decltype(i)::value / vectors, v = decltype(i)::value % vectors;
+        const Vector<real> gaussian = load(basis.values + l * size + at + v * lanes);
+        sums[o * vectors + v] = fma(gaussian, real(cotangent[l * n_angular + o]), sums[o * vectors + v]);
+      });
+    }
+    unroll<orders * vectors>([&](auto i) QML_INLINE_LAMBDA {
+      constexpr int o = decltype(i)::value / vectors, v = decltype(i)::value % vectors;
+      store(to + o * size + at + v * lanes, sums[o * vectors + v]);
+    });
+  }
+};
+
+} // namespace fchl19
+} // namespace QML_ISA
+} // namespace qml

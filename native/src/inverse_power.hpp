@@ -1,0 +1,68 @@
+// x^-exponent for one exponent and many x.
+#pragma once
+
+#include "chebyshev.hpp"
+#include "lookup.hpp"
+
+namespace qml {
+namespace QML_ISA {
+
+// Where a table of 32 numbers costs one instruction, sixteen octaves in two parts each are looked up: a part has a middle
+// m, and x^-e = m^-e (x / m)^-e with one polynomial for all. Elsewhere, and in double, by way of the logarithm.
+template <class real> struct InversePower {
+  static constexpr bool looks_up = table_size<real> == 32;
+  static constexpr int terms = 8;
+  static constexpr double largest_exponent = 1.5; // beyond it the polynomial is not good enough
+  real exponent, smallest;
+  bool by_table;
+  real middle_inverse[table_size<real>], middle_power[table_size<real>], polynomial[terms];
+
+  // For 0 < x <= largest.
+  InversePower(double exponent, double largest)
+      : exponent(real(exponent)), smallest(0), by_table(looks_up && exponent <= largest_exponent) {
+    if (!by_table) return;
+    int top;
+    frexp(largest > 1 ? largest : 1.0, &top);
+    smallest = real(ldexp(1.0, top - table_size<real> / 2));
+    for (int part = 0; part < table_size<real>; ++part) {
+      const double middle = ldexp(part % 2 ? 1.75 : 1.25, top - table_size<real> / 2 + part / 2);
+      const float at = float(middle);
+      uint32_t bits;
+      __builtin_memcpy(&bits, &at, sizeof(bits));
+      const int place = int(bits >> 22) % table_size<real>;
+      middle_inverse[place] = real(1 / middle), middle_power[place] = real(raised(middle, exponent));
+    }
+    const Chebyshev chebyshev(terms);
+    double at_node[terms], coefficients[terms];
+    for (int q = 0; q < terms; ++q) at_node[q] = raised(1 + width * chebyshev.node[q], exponent);
+    chebyshev.fit(at_node, coefficients);
+    double scale = 1;
+    for (int d = 0; d < terms; ++d, scale /= width) polynomial[d] = real(coefficients[d] * scale);
+  }
+
+  QML_INLINE Vector<real> operator()(Vector<real> x) const {
+    if constexpr (looks_up) {
+      if (__builtin_expect(by_table, 1)) {
+        const Vector<real> inside = x > smallest ? x : broadcast<real>(smallest);
+        const IntegerVector<real> part = (IntegerVector<real>)((UnsignedVector<real>)inside >> 22);
+        const Vector<real> off = fma(inside, lookup<real>(middle_inverse, part), broadcast<real>(-1));
+        Vector<real> sum = broadcast<real>(polynomial[terms - 1]);
+        unroll<terms - 1>(
+            [&](auto d) QML_INLINE_LAMBDA { sum = fma(sum, off, polynomial[terms - 2 - decltype(d)::value]); });
+        return sum * lookup<real>(middle_power, part);
+      }
+    }
+    return power_of_two<real>(-exponent * binary_logarithm<real>(x));
+  }
+
+private:
+  static constexpr double width = 0.4; // of the wider of the two parts, relative to its middle
+
+  // base^-exponent, without the library's pow, which is newer than the systems that the wheel serves
+  static double raised(double base, double exponent) {
+    return power_of_two<double>(-exponent * binary_logarithm<double>(broadcast<double>(base)))[0];
+  }
+};
+
+} // namespace QML_ISA
+} // namespace qml

@@ -1,0 +1,378 @@
+"""Sound calls of every function of the C interface, with odd sizes; run as a program, it makes and breaks them.
+
+`python native_fuzz_calls.py seed group ...` writes one line of JSON for each call begun, and one for each that
+misbehaved. A call that ends the process is then the last one begun.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator
+from ctypes import byref, c_void_p
+from itertools import pairwise
+
+import numpy as np
+import torch
+
+from native_fuzz import (
+    INSTRUCTION_SETS,
+    LIBRARY,
+    REALS,
+    STRUCTS,
+    Call,
+    Predictor,
+    as_c,
+    attempt,
+    close,
+    fuzz,
+    say,
+    sizes,
+)
+from qml_lightning.kernels import FCHL19Arguments, FeatureMap, native, reference
+from qml_lightning.kernels.native import FCHL19Struct
+
+# ---- feature maps ----------------------------------------------------------------------------------------------------
+
+
+def drawn_map(random: np.random.Generator, real: type, rank: int = 0) -> tuple[dict[str, object], FeatureMap]:
+    n_transforms = int(random.integers(0, 4)) if not rank or (rank & (rank - 1) == 0 and rank > 1) else 0
+    if not rank:
+        rank = 2 ** int(random.integers(1, 11)) if n_transforms else int(random.integers(1, 40))
+    blocks = 1 if rank > 256 else int(random.integers(1, 4))
+    n = blocks * rank if n_transforms else int(random.integers(1, 150))
+    signs = random.choice([-1.0, 1.0], (blocks, n_transforms, rank)).astype(real) if n_transforms else None
+    scale = random.uniform(0.1, 1, n).astype(real) * rank ** (-n_transforms / 2) if n_transforms else None
+    matrix = None if n_transforms else random.normal(size=(n, rank)).astype(real)
+    phases = random.uniform(0, 6, n).astype(real)
+    scale = None if scale is None else scale.astype(real)
+    paired = int(random.integers(2))
+    twin = FeatureMap(*(None if a is None else torch.from_numpy(a).double() if isinstance(a, np.ndarray) else a
+                        for a in (phases, bool(paired), signs, scale, matrix)))  # fmt: skip
+    given = {"rank": rank, "n_frequencies": n, "n_transforms": n_transforms, "paired": paired,
+             "amplitude": twin.amplitude, "signs": signs, "row_scale": scale, "matrix": matrix,
+             "phases": phases}  # fmt: skip
+    return given, twin
+
+
+MAP_LENGTHS = ("n_transforms",)
+MAP_WORDS = {"paired": (2, -1), "threads": (0,)}
+
+
+def feature_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
+    real = REALS[suffix]
+    given, f = drawn_map(random, real)
+    n_atoms = int(random.integers(1, 40))
+
+    def normal(*shape: int) -> np.ndarray:
+        return random.normal(size=shape).astype(real)
+
+    x, weights = normal(n_atoms, f.rank), normal(f.n_features)
+    coefficients, tangents = normal(n_atoms), normal(n_atoms, f.rank)
+    n, n_rows = int(random.integers(1, 60)), int(random.integers(1, 9))
+    many = normal(n, f.rank)
+    owner, row = np.sort(random.integers(n_atoms, size=n)), random.integers(n_rows, size=n)
+    first, last = np.sort(random.integers(0, f.n_frequencies + 1, 2)).tolist()
+    columns = (last - first) * (1 + f.paired)
+    stride = columns + int(random.integers(0, 5))
+    rows = normal(n_rows, stride)
+    doubles = {k: torch.from_numpy(v).double() for k, v in
+               {"x": x, "w": weights, "a": coefficients, "t": tangents, "m": many, "rows": rows}.items()}  # fmt: skip
+    shared = {"map": given, "n_atoms": n_atoms, "x": x}
+    rules = {"optional": ("row_scale", "phases"), "lengths": MAP_LENGTHS, "words": MAP_WORDS}
+
+    def right_features(out: dict[str, np.ndarray]) -> None:
+        close(out["out"], reference.features(f, doubles["x"]), "features")
+
+    yield Call(f"qml_features_{suffix}", {**shared, "out": normal(n_atoms, f.n_features), "threads": 2}, ("out",),
+               right_features, **rules)  # fmt: skip
+
+    def right_rows(out: dict[str, np.ndarray]) -> None:
+        u, du = reference.linear(f, doubles["x"]) + f.phases, reference.linear(f, doubles["m"])
+        parts = [-u.sin(), u.cos()] if f.paired else [-u.sin()]
+        added = torch.cat([(part[owner] * du)[:, first:last] for part in parts], 1) * f.amplitude
+        wanted = doubles["rows"].clone()
+        wanted[:, :columns] += torch.zeros(n_rows, columns, dtype=torch.float64).index_add_(
+            0, torch.from_numpy(row), added
+        )
+        close(out["out"], wanted, "rows")
+
+    arguments = {**shared, "n_tangents": n, "tangents": many, "owner": owner, "row": row, "n_rows": n_rows,
+                 "first": first, "last": last, "out": rows, "stride": stride, "threads": 2}  # fmt: skip
+    words = {**MAP_WORDS, "first": (last + 1,), "last": (f.n_frequencies + 1,), "stride": (columns - 1,)}
+    more = {"words": words, "at_most": {"owner": n_atoms - 1, "row": n_rows - 1}, "ordered": ("owner",)}
+    yield Call(f"qml_force_rows_{suffix}", arguments, ("out",), right_rows, **{**rules, **more})
+
+    def right_energies(out: dict[str, np.ndarray]) -> None:
+        energy, slope = reference.energy_and_slope(f, doubles["x"], doubles["w"])
+        # energies are double also in float32, their error is not
+        close(out["energy"].astype(real), energy, "energies")
+        close(out["slope"], slope, "slopes")
+
+    arguments = {**shared, "weights": weights, "energy": random.normal(size=n_atoms), "slope": normal(n_atoms, f.rank),
+                 "threads": 2}  # fmt: skip
+    yield Call(f"qml_energy_and_slope_{suffix}", arguments, ("energy", "slope"), right_energies, **rules)
+
+    moment = random.normal(size=f.n_features)
+
+    def right_moment(out: dict[str, np.ndarray]) -> None:
+        wanted = reference.feature_moment(f, doubles["x"], doubles["a"], doubles["t"])
+        close((out["moment"] - moment).astype(real), wanted, "moment")
+
+    arguments = {**shared, "coefficients": coefficients, "tangents": tangents, "moment": moment, "threads": 2}
+    yield Call(f"qml_feature_moment_{suffix}", arguments, ("moment",), right_moment,
+               **{**rules, "optional": ("row_scale", "phases", "coefficients", "tangents")})  # fmt: skip
+
+
+# ---- tangents --------------------------------------------------------------------------------------------------------
+
+
+def tangent_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
+    real = REALS[suffix]
+    rank, n, n_owners = int(random.integers(1, 70)), int(random.integers(1, 30)), int(random.integers(1, 9))
+    tangents, x = random.normal(size=(n, rank)).astype(real), random.normal(size=(n_owners, rank)).astype(real)
+    owner, coefficients = np.sort(random.integers(n_owners, size=n)), random.normal(size=n)
+    t, o = torch.from_numpy(tangents).double(), torch.from_numpy(owner)
+    rules = {"words": {"threads": (0,), "rank": (0,)}, "at_most": {"owner": n_owners - 1}, "ordered": ("owner",)}
+    shared = {"rank": rank, "n_tangents": n, "tangents": tangents, "owner": owner}
+
+    def right_products(out: dict[str, np.ndarray]) -> None:
+        close(out["out"], reference.tangent_products(t, o, torch.from_numpy(x).double()), "products")
+
+    yield Call(f"qml_tangent_products_{suffix}",
+               {**shared, "n_owners": n_owners, "x": x, "out": random.normal(size=n), "threads": 2}, ("out",),
+               right_products, **rules)  # fmt: skip
+
+    def right_sums(out: dict[str, np.ndarray]) -> None:
+        close(out["out"], reference.tangent_sums(t, o, torch.from_numpy(coefficients), n_owners), "sums")
+
+    yield Call(f"qml_tangent_sums_{suffix}",
+               {**shared, "coefficients": coefficients, "n_owners": n_owners, "out": x.copy(), "threads": 2}, ("out",),
+               right_sums, **rules)  # fmt: skip
+
+
+# ---- FCHL19 ----------------------------------------------------------------------------------------------------------
+
+FCHL19_LENGTHS = ("n_radial2", "n_radial3", "n_angular")
+FCHL19_WORDS = {"cutoff": (0.0, -1.0, 1e200), "eta2": (0.0, -1.0), "eta3": (0.0, 1e6), "reserved": (1,),
+                "angular": (2, -1), "n_elements": (0,), "threads": (0,)}  # fmt: skip
+
+
+def drawn_parameters(random: np.random.Generator) -> tuple[dict[str, object], FCHL19Arguments]:
+    angular = str(random.choice(["pair", "series"]))
+    n = {"n_elements": int(random.integers(1, 4)), "n_radial2": int(random.integers(0, 20)),
+         "n_radial3": int(random.integers(0, 20)),
+         "n_angular": 2 if angular == "pair" else int(random.integers(1, 8))}  # fmt: skip
+    reals = {"cutoff": float(random.uniform(3, 8)), "eta2": 0.3, "eta3": 2.7, "decay2": 1.8, "decay3": 0.6,
+             "weight3": 13.0}  # fmt: skip
+    given = {**n, "angular": ["pair", "series"].index(angular), "reserved": 0, **reals}
+    return given, FCHL19Arguments(angular=angular, **n, **reals)  # type: ignore[arg-type]
+
+
+def drawn_pairs(p: FCHL19Arguments, n_atoms: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    counts = random.integers(0, 7, n_atoms * p.n_elements)
+    counts[-1] += 1
+    segments = np.concatenate([[0], np.cumsum(counts)])
+    vectors = random.normal(size=(segments[-1], 3))
+    vectors *= random.uniform(0.9, 1.1 * p.cutoff, (len(vectors), 1)) / np.linalg.norm(vectors, axis=1, keepdims=True)
+    return segments, vectors
+
+
+def fchl19_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
+    real = REALS[suffix]
+    given, p = drawn_parameters(random)
+    n_atoms, rank = int(random.integers(1, 6)), int(random.integers(1, 40))
+    segments, vectors = drawn_pairs(p, n_atoms, random)
+    vectors = vectors.astype(real)
+    cotangent = random.normal(size=(n_atoms, p.size)).astype(real)
+    projections = random.normal(size=(p.n_elements, p.size, rank)).astype(real)
+    element = random.integers(0, p.n_elements, n_atoms)
+    s, v = torch.from_numpy(segments), torch.from_numpy(vectors).double()
+    shared = {"p": given, "n_atoms": n_atoms, "segments": segments, "vectors": vectors}
+    too_short = vectors.copy()
+    too_short[-1] = [0.01, 0, -0.02]
+    words = {**FCHL19_WORDS, "vectors": (too_short,)}
+    rules = {"words": words, "lengths": FCHL19_LENGTHS, "ordered": ("segments",),
+             "at_most": {"centre_element": p.n_elements - 1}}  # fmt: skip
+    # without numbers there is nothing to point to
+    empty = ("out", "cotangent", "projections") if p.size == 0 else ()
+
+    def right(name: str, wanted: torch.Tensor) -> Callable[[dict[str, np.ndarray]], None]:
+        return lambda out: close(out["out"], wanted, name)
+
+    def output(*shape: int) -> np.ndarray:
+        return random.normal(size=shape).astype(real)
+
+    yield Call(f"qml_fchl19_values_{suffix}", {**shared, "out": output(n_atoms, p.size), "threads": 2}, ("out",),
+               right("representation", reference.fchl19(p, n_atoms, s, v)), optional=empty, **rules)  # fmt: skip
+    yield Call(f"qml_fchl19_pullback_{suffix}",
+               {**shared, "cotangent": cotangent, "out": output(len(vectors), 3), "threads": 2}, ("out",),
+               right("pullback", reference.fchl19_pullback(p, n_atoms, s, v, torch.from_numpy(cotangent).double())),
+               optional=empty[1:], **rules)  # fmt: skip
+    exact = reference.fchl19_jacobian(
+        p, n_atoms, s, v, torch.from_numpy(element), torch.from_numpy(projections).double()
+    )
+    yield Call(f"qml_fchl19_jacobian_{suffix}",
+               {**shared, "centre_element": element, "rank": rank, "projections": projections,
+                "out": output(len(vectors), 3, rank), "threads": 2}, ("out",),
+               right("Jacobian", exact), optional=empty[1:], **rules)  # fmt: skip
+
+
+# ---- predictor -------------------------------------------------------------------------------------------------------
+
+
+def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
+    """A potential of several elements whose maps have different sizes, some with the same weights."""
+    given, p = drawn_parameters(random)
+    rank = int(random.choice([2, 5, 16, 64]))
+    drawn = [drawn_map(random, np.float64, rank) for _ in range(p.n_elements)]
+    weights = [random.normal(size=max(f.n_features for _, f in drawn))] * p.n_elements
+    projections = random.normal(size=(p.n_elements, p.size, rank)) / (1 + p.size)
+    baseline = random.normal(size=p.n_elements)
+    model = {"representation": given, "rank": rank, "projections": projections, "maps": [m for m, _ in drawn],
+             "weights": weights, "baseline": baseline, "precision": int(suffix[1:]), "reserved": 0,
+             "skin": float(random.choice([0.0, 0.5]))}  # fmt: skip
+    STRUCTS["representation"] = FCHL19Struct
+    n_atoms, n = int(random.integers(1, 7)), int(random.integers(1, 4))
+    offsets = np.sort(np.append(random.integers(0, n_atoms + 1, n - 1), [0, n_atoms]))
+    element = random.integers(0, p.n_elements, n_atoms)
+    grid = np.stack(np.meshgrid(*[np.arange(2)] * 3), -1).reshape(-1, 3)[:n_atoms]
+    positions = 1.5 * grid + random.uniform(-0.3, 0.3, (n_atoms, 3))
+    periodic = random.integers(0, 2, (n, 3)).astype(np.uint8)
+    cells = np.tile(4.0 * np.eye(3), (n, 1, 1)) + random.uniform(-0.5, 0.5, (n, 3, 3))
+
+    repeats = periodic.any(1) & (np.diff(offsets) > 0)
+
+    def total(segments: np.ndarray, vectors: np.ndarray) -> torch.Tensor:
+        rho = reference.fchl19(p, len(element), torch.from_numpy(segments), torch.from_numpy(vectors))
+        out = torch.from_numpy(baseline[element])
+        for e, (_, f) in enumerate(drawn):
+            x = rho[element == e] @ torch.from_numpy(projections[e])
+            w = torch.from_numpy(weights[e][: f.n_features])
+            out[element == e] += reference.energy_and_slope(f, x, w)[0]
+        return out
+
+    predictor = Predictor(model)
+
+    def right_sums(out: dict[str, np.ndarray]) -> None:
+        atoms = torch.from_numpy(out["atom_energies"])
+        close(out["energies"], torch.stack([atoms[a:b].sum() for a, b in pairwise(offsets)]), "energies")
+        for a, b in pairwise(offsets):
+            close(out["forces"][a:b].sum(0).astype(REALS[suffix]), torch.zeros(3), "total force")
+
+    yield Call("qml_predictor_predict",
+               {"predictor": predictor, "n_structures": n, "offsets": offsets, "element": element,
+                "positions": positions, "cells": cells, "periodic": periodic, "energies": random.normal(size=n),
+                "atom_energies": random.normal(size=n_atoms), "forces": random.normal(size=(n_atoms, 3)),
+                "virial": random.normal(size=(n, 3, 3)), "threads": 2},
+               ("energies", "atom_energies", "forces", "virial"), right_sums,
+               optional=("atom_energies", "forces", "virial"), ordered=("offsets",),
+               words={"threads": (0,), "predictor": (None,), "periodic": (np.full((n, 3), 2, np.uint8),),
+                      "positions": (np.full((n_atoms, 3), 1e10),),
+                      **({"cells": (np.full((n, 3, 3), 1e-3),)} if repeats.any() else {})},
+               at_most={"element": p.n_elements - 1},
+               read={"cells": np.flatnonzero(np.repeat(periodic.ravel(), 3))})  # fmt: skip
+
+    segments, vectors = drawn_pairs(p, n_atoms, random)
+    n_all = n_atoms + int(random.integers(0, 4))
+    too_short, too_far = vectors.copy(), vectors.copy()
+    too_short[0], too_far[0] = 0.01, 1e30
+
+    def right_atoms(out: dict[str, np.ndarray]) -> None:
+        close(out["atom_energies"].astype(REALS[suffix]), total(segments, vectors), "energies of atoms")
+        close(out["forces"].sum(0).astype(REALS[suffix]), torch.zeros(3), "total force")
+
+    yield Call("qml_predictor_predict_pairs",
+               {"predictor": predictor, "n_centres": n_atoms, "n_all": n_all, "element": element, "segments": segments,
+                "neighbour": random.integers(0, n_all, len(vectors)).astype(np.int32), "vectors": vectors,
+                "atom_energies": random.normal(size=n_atoms), "forces": random.normal(size=(n_all, 3)),
+                "virial": random.normal(size=(3, 3)), "threads": 2},
+               ("atom_energies", "forces", "virial"), right_atoms, optional=("forces", "virial"),
+               ordered=("segments",),
+               words={"threads": (0,), "predictor": (None,), "n_all": (n_atoms - 1,), "vectors": (too_short, too_far)},
+               at_most={"element": p.n_elements - 1, "neighbour": n_all - 1})  # fmt: skip
+
+    broken_maps = [
+        [*model["maps"][:-1], {**model["maps"][-1], **change}]  # type: ignore[misc]
+        for change in (
+            {"rank": 3 * rank},
+            {"paired": 2},
+            {"n_frequencies": 0},
+            {"amplitude": math.inf},
+            {"phases": None},
+            {"signs": None, "matrix": None},
+        )
+    ]
+    handle = np.zeros(1, np.int64)
+
+    def right_handle(out: dict[str, np.ndarray]) -> None:
+        made = c_void_p(int(out["out"][0]))
+        assert made.value, "no predictor came"
+        LIBRARY.qml_predictor_destroy(made)
+
+    call = Call("qml_predictor_create", {"model": model, "out": handle}, ("out",), right_handle,
+                lengths=FCHL19_LENGTHS,
+                words={**FCHL19_WORDS, "precision": (0, 16), "skin": (-1.0, 1e10), "rank": (0, rank + 1),
+                       "maps": (None, *broken_maps),
+                       "weights": (None, [None] * p.n_elements, [np.full_like(weights[0], math.nan)] * p.n_elements),
+                       })  # fmt: skip
+    call.optional = ("projections",) if p.size == 0 else ()
+    yield call
+
+
+# ---- the rest --------------------------------------------------------------------------------------------------------
+
+
+def small_calls(random: np.random.Generator) -> None:
+    """Functions without arrays."""
+
+    def expect(function: str, about: str, holds: bool) -> None:
+        if not holds:
+            say(function=function, wrong=about)
+
+    given, p = drawn_parameters(random)
+    for function, value, wanted in [
+        ("qml_fchl19_size", None, -1),
+        ("qml_fchl19_size", given, p.size),
+        ("qml_fchl19_size", {**given, "n_elements": 2**31 - 1}, -1),
+        ("qml_fchl19_size", {**given, "n_radial3": -5}, -1),
+        ("qml_predictor_lists_made", None, 0),
+        ("qml_predictor_destroy", None, None),
+        ("qml_use_isa", None, 1),
+        ("qml_use_isa", b"", 4),
+        ("qml_use_isa", b"\xff%s%n" * 1000, 4),
+    ]:
+        say(function=function, begun=str(value)[:100])
+        alive: list = []
+        argument = byref(as_c("p", value, alive)) if isinstance(value, dict) else value
+        found = getattr(LIBRARY, function)(argument)
+        expect(function, f"{str(value)[:100]} gave {found}, not {wanted}", wanted is None or found == wanted)
+    for function in ("qml_abi_version", "qml_isa", "qml_last_error"):
+        say(function=function, begun="")
+        expect(function, "gave nothing", bool(getattr(LIBRARY, function)) and native.instruction_set() != "")
+
+
+GROUPS = {"features": feature_calls, "tangents": tangent_calls, "fchl19": fchl19_calls, "predictor": predictor_calls}
+
+
+def main() -> None:
+    seed, groups = int(sys.argv[1]), sys.argv[2:]
+    random = np.random.default_rng(seed)
+    serving = [name for name in INSTRUCTION_SETS if LIBRARY.qml_use_isa(name.encode()) == 0]
+    for group in groups:
+        say(group=group)
+        if group == "small":
+            small_calls(random)
+            continue
+        for suffix in REALS:
+            for name in serving:  # odd sizes on each; arguments are checked before an instruction set is chosen
+                LIBRARY.qml_use_isa(name.encode())
+                for _ in range(3):
+                    for call in GROUPS[group](suffix, random):
+                        attempt(call, f"sound call on {name} with {sizes(call)}", "sound")
+            for call in GROUPS[group](suffix, random):
+                fuzz(call, random)
+
+
+if __name__ == "__main__":
+    main()

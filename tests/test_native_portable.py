@@ -1,0 +1,36 @@
+"""The native library needs nothing of x86 where the compiler does not say that it is there: so it builds on ARM64."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted(set((ROOT / "native" / "src").glob("*.cpp")) - {ROOT / "native" / "src" / "glibc.cpp"})  # x86-64 alone
+COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
+ELSEWHERE = ["-U__SSE2__", "-U__SSE__", "-U__MMX__", "-DQML_ISA=baseline", "-DQML_VECTOR_BYTES=16"]
+
+pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compiler")
+
+
+def preprocessed(source: Path, *options: str) -> str:
+    command = [str(COMPILER), "-E", "-P", "-std=gnu++17", f"-I{ROOT / 'native' / 'include'}", *options, str(source)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_without_the_macros_of_x86_no_intrinsic_is_reached(source):
+    found = preprocessed(source, *ELSEWHERE)
+    assert not re.search(r"\b_mm\d*_\w+|__m(128|256|512)\b|__builtin_ia32|__builtin_cpu_supports", found)
+
+
+def test_the_search_finds_intrinsics_where_there_are_some():
+    if os.uname().machine != "x86_64":
+        pytest.skip("not on x86")
+    found = preprocessed(ROOT / "native" / "src" / "fchl19.cpp", "-DQML_ISA=baseline", "-DQML_VECTOR_BYTES=16")
+    assert re.search(r"_mm_sqrt_ps", found)
