@@ -42,12 +42,6 @@ class Prediction:
     stress: Tensor | None = None  # (structures, 3, 3), tension positive; NaN for a structure without a cell
 
 
-def check_skin(skin: float) -> None:
-    """Nothing, or an InputError."""
-    if not skin >= 0:
-        raise InputError(f"The skin of a neighbour list is a length in Å and not negative, got {skin}.")
-
-
 class Model(Protocol):
     """What every trained model offers, however its atomic energies come about."""
 
@@ -64,11 +58,26 @@ class Model(Protocol):
         *,
         skin: float = 0.0,
     ) -> Predictor:
-        """Made ready on a device, in a precision, with the back-end of that name or the best one.
+        """This potential made ready on a device, in a precision, with the back-end of that name or the best one.
 
         With a skin (Å) it lists pairs that much beyond the cutoff, and keeps them while the same atoms move a little.
         """
+        if not skin >= 0:
+            raise InputError(f"The skin of a neighbour list is a length in Å and not negative, got {skin}.")
+        basis = self._basis(device, precision, kernels)
+        return Predictor(self, basis, skin, self._local(basis), self._whole_path(basis, skin))
+
+    def _basis(self, device: torch.device | str, precision: Precision | None, kernels: str | None) -> Basis:
+        """Representation and axes made ready, and feature maps if there are any."""
         ...
+
+    def _local(self, basis: Basis) -> LocalModel:
+        """Atomic energies in that basis."""
+        ...
+
+    def _whole_path(self, basis: Basis, skin: float) -> WholePath | None:
+        """Prediction in one call, for kernels that have it."""
+        return None
 
     @cached_property
     def _ready(self) -> Predictor:
@@ -112,28 +121,14 @@ class Potential(Model):
     baseline: Baseline
     provenance: dict[str, Any] = field(default_factory=dict)  # data, counts, time, versions: for people to read
 
-    def on(
-        self,
-        device: torch.device | str = "cpu",
-        precision: Precision | None = None,
-        kernels: str | None = None,
-        *,
-        skin: float = 0.0,
-    ) -> Predictor:
-        """This potential made ready on a device, in a precision, with the back-end of that name or the best one.
-
-        With a skin (Å) it lists pairs that much beyond the cutoff, and keeps them while the same atoms move a little.
-        """
+    def _basis(self, device: torch.device | str, precision: Precision | None, kernels: str | None) -> Basis:
         recipe = self.recipe if precision is None else replace(self.recipe, precision=precision)
         recipe.check()
-        check_skin(skin)
-        basis = make_basis(self.elements, recipe, self.projection, self.maps, device, kernels)
+        return make_basis(self.elements, recipe, self.projection, self.maps, device, kernels)
+
+    def _local(self, basis: Basis) -> LocalModel:
         weights = basis.like(self.weights)
-
-        def local(e: int, rho: Tensor) -> tuple[Tensor, Tensor]:
-            return basis.kernels.energy_and_slope(basis.maps[e], rho, weights[basis.columns(e)])
-
-        return Predictor(self, basis, skin, local, self._whole_path(basis, skin))
+        return lambda e, rho: basis.kernels.energy_and_slope(basis.maps[e], rho, weights[basis.columns(e)])
 
     def _whole_path(self, basis: Basis, skin: float) -> WholePath | None:
         if basis.kernels.predictor is None:

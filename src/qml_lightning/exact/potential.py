@@ -11,7 +11,7 @@ from torch import Tensor
 from ..baseline import Baseline
 from ..basis import Basis
 from ..kernels import kernels_for
-from ..potential import Model, Predictor, check_skin
+from ..potential import LocalModel, Model
 from ..projection import Projection
 from ..recipes import Precision, dtype_of
 from .kernel import energy_and_slope
@@ -35,26 +35,18 @@ class ExactPotential(Model):
     baseline: Baseline
     provenance: dict[str, Any] = field(default_factory=dict)  # data, counts, time, versions: for people to read
 
-    def on(
-        self,
-        device: torch.device | str = "cpu",
-        precision: Precision | None = None,
-        kernels: str | None = None,
-        *,
-        skin: float = 0.0,
-    ) -> Predictor:
-        """This potential made ready on a device, in a precision, with the back-end of that name or the best one."""
-        check_skin(skin)
-        basis = exact_basis(
-            self.elements, self.recipe, self.projection, device, kernels, dtype_of(precision or "float64")
-        )
+    def _basis(self, device: torch.device | str, precision: Precision | None, kernels: str | None) -> Basis:
+        dtype = dtype_of(precision or "float64")
+        return exact_basis(self.elements, self.recipe, self.projection, device, kernels, dtype)
+
+    def _local(self, basis: Basis) -> LocalModel:
         own = [self._of_element(e, basis) for e in range(len(self.elements))]
 
         def local(e: int, x: Tensor) -> tuple[Tensor, Tensor]:
             centre, environments, weights, directions = own[e]
             return energy_and_slope(x - centre, environments, weights, directions)
 
-        return Predictor(self, basis, skin, local)
+        return local
 
     def _of_element(self, e: int, basis: Basis) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Centre, environments counted from it (small numbers, small rounding), weights and directions."""
