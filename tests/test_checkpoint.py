@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,6 +16,7 @@ import torch
 from safetensors.torch import load_file
 
 import qml_lightning.equationsfile
+from full_disk import files_up_to
 from killed_fit import MOMENTS, SETTINGS, SIZES, checkpoint_of, data
 from qml_lightning import fit
 from qml_lightning.checkpoint import CheckpointWarning
@@ -59,17 +58,6 @@ def stopped(path, settings=SETTINGS, *, at=16, of=None, **options) -> Path:
     return path
 
 
-@contextmanager
-def files_up_to(size: int):
-    """No file can grow past `size` bytes: what a full disk does."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory) -> Path:
     """Where the checkpoints are of fits that were killed, one at each moment."""
@@ -103,12 +91,20 @@ def test_rows_that_wait_are_in_the_checkpoint(tmp_path):
         load_equations(tmp_path / "c")
 
 
-def test_a_checkpoint_is_not_begun_anew_by_accident(tmp_path):
-    path = stopped(tmp_path / "c")
-    before = path.read_bytes()
+def test_a_checkpoint_is_not_begun_anew_by_accident(midway):
+    before = midway.read_bytes()
     with pytest.raises(InputError, match=r"did not end. Go on from it with --resume"):
-        fit(data(), SETTINGS, checkpoint=path)
-    assert path.read_bytes() == before
+        fit(data(), SETTINGS, checkpoint=midway)
+    assert midway.read_bytes() == before
+
+
+@pytest.fixture(scope="module")
+def midway(tmp_path_factory) -> Path:
+    """A checkpoint that no test changes."""
+    with pytest.MonkeyPatch.context() as patch:
+        for module, name, value in SIZES:
+            patch.setattr(module, name, value)
+        return stopped(tmp_path_factory.mktemp("midway") / "c")
 
 
 def _fewer():
@@ -125,10 +121,9 @@ def _reversed():
 
 
 @pytest.mark.parametrize("of", [_fewer, _other_label, _reversed])
-def test_a_checkpoint_of_other_data_is_refused(tmp_path, of):
-    path = stopped(tmp_path / "c")
+def test_a_checkpoint_of_other_data_is_refused(midway, of):
     with pytest.raises(InputError, match=r"is not of this fit: .* structures are among its 30"):
-        fit(of(), SETTINGS, checkpoint=path, resume=True)
+        fit(of(), SETTINGS, checkpoint=midway, resume=True)
 
 
 @pytest.mark.parametrize(
@@ -142,10 +137,9 @@ def test_a_checkpoint_of_other_data_is_refused(tmp_path, of):
     ],
     ids=["features", "seed", "rank", "targets", "references"],
 )
-def test_a_checkpoint_of_another_recipe_is_refused(tmp_path, settings, options, word):
-    path = stopped(tmp_path / "c")
+def test_a_checkpoint_of_another_recipe_is_refused(midway, settings, options, word):
     with pytest.raises(InputError, match=f"is not of this fit: .*{word}"):
-        fit(data(), settings, checkpoint=path, resume=True, **options)
+        fit(data(), settings, checkpoint=midway, resume=True, **options)
 
 
 def test_a_ridge_that_was_too_small_is_made_larger_without_the_pass_over_the_data(tmp_path):

@@ -24,7 +24,7 @@ from qml_lightning.exact.rows import gather, inner_motions, plan
 from qml_lightning.representation import ENERGIES_AND_FORCES
 from qml_lightning.structures import Labels, structures_from_ase
 from small_models import SMALL, crystals, labelled, molecules, recipe
-from structures_for_tests import WATER, rattled
+from structures_for_tests import WATER, rattled, strained
 
 METHODS = {
     name: replace(method, sigma=4.0, representation=SMALL.representation)
@@ -264,14 +264,7 @@ def test_stress_is_the_strain_derivative_of_the_energy(crystalline):
     atoms = Atoms(data.numbers.numpy(), data.positions.numpy(), cell=data.cells[0].numpy(), pbc=True)
     stress, step = crystalline.predict(atoms).stress[0].numpy(), 1e-4
     for a, b in ((0, 0), (1, 1), (0, 2)):
-        energies = []
-        for sign in (1, -1):
-            strain = np.eye(3)
-            strain[a, b] += sign * step / 2
-            strain[b, a] += sign * step / 2
-            moved = atoms.copy()
-            moved.set_cell(atoms.cell.array @ strain, scale_atoms=True)
-            energies.append(float(crystalline.predict(moved).energies[0]))
+        energies = [float(crystalline.predict(strained(atoms, a, b, by)).energies[0]) for by in (step, -step)]
         numerical = (energies[0] - energies[1]) / (2 * step) / atoms.get_volume()
         assert stress[a, b] == pytest.approx(numerical, abs=1e-5 * np.abs(stress).max())
 
