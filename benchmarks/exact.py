@@ -40,7 +40,7 @@ class Stages:
         self.seconds: dict[str, float] = {}
         self.now, self.since = "environments", time.perf_counter()
 
-    def tell(self, what: str, done: int, of: int) -> None:
+    def tell(self, what: str, done: int, of: int, remark: str = "", /) -> None:
         """A stage lasts until the next one is named."""
         if what != self.now:
             self.end()

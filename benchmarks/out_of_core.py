@@ -41,7 +41,7 @@ def one_fit(options: argparse.Namespace, limit: int | None) -> dict[str, Any]:
     )
     seconds: dict[str, float] = {}
 
-    def tell(what: str, done: int, of: int) -> None:
+    def tell(what: str, done: int, of: int, remark: str = "") -> None:
         seconds[what] = time.perf_counter() - start  # when it was last told of
 
     start, busy = time.perf_counter(), time.process_time()

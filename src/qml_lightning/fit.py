@@ -98,8 +98,8 @@ def fit(
 ) -> Potential | ExactPotential:
     """The potential that minimises the weighted squared error of the labels plus ridge · |weights|².
 
-    `recipe`: random features, or explicit kernels (`exact.OQML`, `exact.GPR`), which have no use for what
-    comes from `basis` on.
+    `recipe`: random features, or explicit kernels (`exact.OQML`, `exact.GPR`), which take no `basis`,
+    keep no equations, and run in the memory of one process.
     `targets`: which labels to learn from, some of "energies", "forces", "stress"; by default all that there are.
     `reference_energies`: eV by atomic number; by default from least squares.
     `basis`: a potential whose axes and feature maps to use, so that the equations of both can be added.
@@ -190,7 +190,7 @@ class _Work:
         self, given: bool, keeper: Checkpoint | None, equations: str | Path | None, overwrite: bool
     ) -> Potential:
         """The equations gathered, by one process or several, kept if that is wanted, and solved."""
-        problem, recipe, ranks, tell = self.problem, self.recipe, self.ranks, self.tell
+        problem, recipe, ranks, tell, most = self.problem, self.recipe, self.ranks, self.tell, self.most
         self.memory.require(
             self.needed,
             f"Training {self.n_weights} weights",
@@ -209,7 +209,7 @@ class _Work:
         solution: dict[str, Any] = {"solver": "direct"}
         if ranks is None:
             after = None if keeper is None else keeper.after
-            gather(gathered, ready, problem, tell, first=done, most=self.most, after=after)
+            gather(gathered, ready, problem, tell, first=done, most=most, after=after)
         else:
             solution["ranks"] = gather_by_ranks(gathered, ready, problem, tell, ranks)
 
