@@ -13,9 +13,10 @@ namespace qml {
 namespace QML_ISA {
 namespace fchl19 {
 
-// The Gaussians of the grid as piecewise polynomials, fitted at Chebyshev nodes.
+// The Gaussians of the grid as piecewise polynomials.
 template <class real> struct RadialBasis {
   static constexpr int intervals = table_size<real>;
+  static constexpr int longer = 12; // terms of the Taylor series beyond those that are kept
   static constexpr double reach = intervals - 0.01; // intervals that the cutoff spans: a distance that rounds up stays inside
   int64_t n_radial3;
   int terms;      // coefficients of each polynomial
@@ -25,9 +26,9 @@ template <class real> struct RadialBasis {
   RadialBasis(const qml_fchl19 &p, Arena &arena) : n_radial3(p.n_radial3), per_width(real(reach / p.cutoff)) {
     // The first Chebyshev coefficient left out is at most 2 (sqrt(2 eta) width / 4)^k / sqrt(k!), and its derivative
     // k^2 times as large on the scale of an interval.
-    const double ratio = sqrt(2 * p.eta3) * p.cutoff / reach / 4, wanted = sizeof(real) == 4 ? 1e-7 : 2e-16;
+    const double ratio = sqrt(2 * p.eta3) * p.cutoff / reach / 4, wanted = sizeof(real) == 4 ? 1e-7 : 1e-16;
     terms = 1;
-    for (double left_out = 2 * ratio; left_out * terms * terms > wanted && terms < Chebyshev::most_terms;) {
+    for (double left_out = 2 * ratio; left_out * terms * terms > wanted && terms < Chebyshev::most - longer;) {
       left_out *= ratio / sqrt(double(++terms));
     }
     values = arena.take<real>(n_radial3 * terms * intervals);
@@ -37,21 +38,23 @@ template <class real> struct RadialBasis {
     typedef Vector<double> V;
     constexpr int lanes = lanes_of<double>;
     const double width = p.cutoff / reach;
-    const Chebyshev chebyshev(terms);
+    const double steep = -2 * p.eta3 * width;
+    const Chebyshev chebyshev;
     for (int64_t l = 0; l < n_radial3; ++l) {
       const double r = p.cutoff * double(l + 1) / double(n_radial3);
       for (int first = 0; first < intervals; first += lanes) {
-        V middle, at_node[Chebyshev::most_terms], coefficients[Chebyshev::most_terms];
+        V middle, c[Chebyshev::most];
         for (int lane = 0; lane < lanes; ++lane) middle[lane] = width * (first + lane + 0.5) - r;
-        for (int q = 0; q < terms; ++q) {
-          const V distance = middle + width * chebyshev.node[q];
-          at_node[q] = power_of_two<double>(-log2_e * p.eta3 * distance * distance);
+        // Taylor series of g = exp(-eta (middle + width x)^2), from g' = -2 eta width (middle + width x) g
+        c[0] = power_of_two<double>(-log2_e * p.eta3 * middle * middle);
+        for (int k = 0; k + 1 < terms + longer; ++k) {
+          c[k + 1] = steep / (k + 1) * (k ? middle * c[k] + width * c[k - 1] : middle * c[k]);
         }
-        chebyshev.fit(at_node, coefficients);
+        chebyshev.economise(c, terms + longer, terms);
         for (int d = 0; d < terms; ++d) {
           real *to = values + (l * terms + d) * intervals + first;
           // far from its grid point a Gaussian is nothing: as a denormal number it would cost a hundred times as much
-          const V kept = coefficients[d] * coefficients[d] > 1e-60 ? coefficients[d] : V{};
+          const V kept = c[d] * c[d] > 1e-60 ? c[d] : V{};
           for (int lane = 0; lane < lanes; ++lane) to[lane] = real(kept[lane]);
         }
       }

@@ -4,6 +4,8 @@
 #include "chebyshev.hpp"
 #include "lookup.hpp"
 
+#include <math.h>
+
 namespace qml {
 namespace QML_ISA {
 
@@ -32,12 +34,11 @@ template <class real> struct InversePower {
       const int place = int(bits >> 22) % table_size<real>;
       middle_inverse[place] = real(1 / middle), middle_power[place] = real(raised(middle, exponent));
     }
-    const Chebyshev chebyshev(terms);
-    double at_node[terms], coefficients[terms];
-    for (int q = 0; q < terms; ++q) at_node[q] = raised(1 + width * chebyshev.node[q], exponent);
-    chebyshev.fit(at_node, coefficients);
-    double scale = 1;
-    for (int d = 0; d < terms; ++d, scale /= width) polynomial[d] = real(coefficients[d] * scale);
+    // Taylor series of (1 + width x)^-exponent
+    double c[2 * terms] = {1}, scale = 1;
+    for (int k = 0; k + 1 < 2 * terms; ++k) c[k + 1] = -c[k] * width * (exponent + k) / (k + 1);
+    Chebyshev().economise(c, 2 * terms, terms);
+    for (int d = 0; d < terms; ++d, scale /= width) polynomial[d] = real(c[d] * scale);
   }
 
   QML_INLINE Vector<real> operator()(Vector<real> x) const {

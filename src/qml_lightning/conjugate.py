@@ -69,7 +69,7 @@ class SmallModelPreconditioner:
         self.factor = cholesky(gram, shift)
 
     def __call__(self, v: Tensor) -> Tensor:
-        inner = torch.cholesky_solve(self.small.transposed_times(v)[:, None], self.factor)[:, 0]
+        inner = torch.cholesky_solve(self.small.transposed_times(v)[:, None], self.factor, upper=True)[:, 0]
         return (v - self.small.times(inner)) / self.shift
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .errors import SolveError
-from .normal import Gram, Part, Rows, lower_tiles, memory_for
+from .normal import Gram, Part, Rows, memory_for
 
 # Columns of the factor formed at once: wide enough for matrix products at full rate, narrow beside the matrix.
 BLOCK = 256
@@ -94,14 +94,9 @@ def positive_path(matrix: Tensor, right: Tensor, ridges: Sequence[float]) -> lis
     if len(ridges) >= EIGEN_FROM:
         return _by_eigenvalues(matrix, right, ridges)
     diagonal = matrix.diagonal().clone()
-    solutions: list[Tensor] = []
+    solutions = []
     for ridge in ridges:
-        if solutions:  # the factor stands in the lower triangle; the upper one still has the matrix
-            for first, last, tile in lower_tiles(matrix):
-                inner = tile[:, first:].triu(1)
-                tile[:, first:] = inner + inner.T
-                tile[:, :first] = matrix[:first, first:last].T
-            matrix.diagonal().copy_(diagonal)
+        matrix.diagonal().copy_(diagonal)  # of the lower triangle, only it is not kept beside a factor
         solutions.append(solve_positive(matrix, right, ridge))
     return solutions
 
@@ -122,22 +117,18 @@ def solve_positive(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
     """(matrix + ridge)⁻¹ right from the lower triangle of `matrix`, which is overwritten."""
     factor = cholesky(matrix, ridge)
     # two substitutions: torch.cholesky_solve would copy the factor, and at large N_F a copy would not fit
-    half = torch.linalg.solve_triangular(factor, right[:, None], upper=False)
-    solution: Tensor = torch.linalg.solve_triangular(factor.T, half, upper=True)
+    half = torch.linalg.solve_triangular(factor.T, right[:, None], upper=False)
+    solution: Tensor = torch.linalg.solve_triangular(factor, half, upper=True)
     return solution[:, 0]
 
 
 def cholesky(matrix: Tensor, ridge: float) -> Tensor:
-    """`matrix` with the Cholesky factor of matrix + ridge in its lower triangle: in place, from the lower triangle.
+    """`matrix` with the Cholesky factor U of matrix + ridge = UᵀU in its upper triangle: in place, from the lower one.
 
-    The matrix itself is kept in the upper triangle, so that a larger ridge can be tried when this one does not do.
+    The matrix itself stays in the lower triangle, but for its diagonal, so that a larger ridge can be tried when this
+    one does not do.
     """
     diagonal = matrix.diagonal().clone()
-    for first in range(0, len(matrix), BLOCK):
-        last = first + BLOCK
-        matrix[first:last, last:] = matrix[last:, first:last].T
-        inner = matrix[first:last, first:last]
-        inner.copy_(inner.tril() + inner.tril(-1).T)
     if not _factorised(matrix, diagonal, ridge):
         raise not_positive_definite(len(matrix), ridge, _remedy(matrix, diagonal, ridge))
     return matrix
@@ -151,24 +142,23 @@ def not_positive_definite(size: int, ridge: float, remedy: str) -> SolveError:
 
 
 def _factorised(matrix: Tensor, diagonal: Tensor, ridge: float) -> bool:
-    """Whether the upper triangle, with diagonal + ridge, has a factor; it is then in the lower triangle.
+    """Whether the strict lower triangle, with diagonal + ridge, has a factor; it is then in the upper triangle.
 
-    A block of columns at a time, each brought up to date by one matrix product with those before it.
+    A block of rows of the factor at a time, each brought up to date by one matrix product with those before it.
     """
     for first in range(0, len(matrix), BLOCK):
         last = min(first + BLOCK, len(matrix))
-        panel = matrix[first:last, first:].T.contiguous()
-        upper = matrix[first:last, first:last].triu(1)
-        inner = panel[: last - first].copy_(upper + upper.T)
+        panel = matrix[first:, first:last].clone()
+        inner = panel[: last - first]
         inner.diagonal().copy_(diagonal[first:last] + ridge)
-        panel.addmm_(matrix[first:, :first], matrix[first:last, :first].T, alpha=-1)
+        panel.addmm_(matrix[:first, first:].T, matrix[:first, first:last], alpha=-1)
         factor, failed = torch.linalg.cholesky_ex(inner)
         if int(failed) or not bool(factor.diagonal().isfinite().all()):
             return False
         inside = matrix[first:last, first:last]
-        inside.copy_(inside.triu(1) + factor)
-        below = panel[last - first :]
-        matrix[last:, first:last] = torch.linalg.solve_triangular(factor.T, below, upper=True, left=False)
+        inside.copy_(inside.tril(-1) + factor.T)
+        below = torch.linalg.solve_triangular(factor.T, panel[last - first :], upper=True, left=False)
+        matrix[first:last, last:] = below.T
     return True
 
 
