@@ -22,7 +22,6 @@ from common import SHARED_DATA, Headline, best_of, table, write
 
 from qml_lightning.baseline import Baseline
 from qml_lightning.basis import draw
-from qml_lightning.features import n_weights
 from qml_lightning.potential import Potential
 from qml_lightning.recipes import ANGULAR_PAIR, DEFAULT, Recipe
 from qml_lightning.structures import Structures, structures_from_arrays, structures_from_ase
@@ -47,7 +46,7 @@ def potential_for(structures: Structures, recipe: Recipe) -> Potential:
     """Axes from the structures, random weights."""
     random = np.random.default_rng(0)
     projection, maps = draw(structures, recipe, random)
-    weights = torch.from_numpy(random.standard_normal(n_weights(maps, recipe.features.blocks)))
+    weights = torch.from_numpy(random.standard_normal(recipe.features.n_weights(len(maps))))
     zero = torch.zeros(len(structures.elements), dtype=torch.float64)
     return Potential(structures.elements, recipe, projection, maps, weights, Baseline(structures.elements, zero))
 

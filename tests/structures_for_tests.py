@@ -15,6 +15,17 @@ def rattled(atoms: Atoms, seed: int = 0, by: float = 0.08) -> Atoms:
     return atoms
 
 
+def strained(atoms: Atoms, a: int, b: int, by: float) -> Atoms:
+    """The same atoms under a symmetric strain with the element ab."""
+    strain = np.eye(3)
+    strain[a, b] += by / 2
+    strain[b, a] += by / 2
+    moved = atoms.copy()
+    moved.set_cell(atoms.cell.array @ strain, scale_atoms=False)
+    moved.positions = atoms.positions @ strain
+    return moved
+
+
 def skewed() -> Atoms:
     atoms = bulk("NaCl", "rocksalt", a=5.6) * (2, 1, 1)
     atoms.set_cell(atoms.cell.array @ np.array([[1.0, 0.1, 0.05], [0.0, 1.0, 0.2], [0.0, 0.0, 1.0]]), scale_atoms=True)

@@ -13,10 +13,11 @@ PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
 
 # Reading order: a module imports only from those before it (or beside it in the same room).
 READING_ORDER = (
-    "errors", "units", "files", "resources", "structures", "datasets", "kernels", "neighbours", "verlet",
+    "errors", "units", "files", "tensorfile", "resources", "structures", "datasets", "kernels", "neighbours", "verlet",
     "representation", "projection", "features", "recipes", "baseline", "basis", "design", "matrixfree", "normal",
-    "solve", "conjugate", "training",
-    "potential", "modelfile", "fit", "metrics", "label_check", "adapters", "report", "cli",
+    "solve", "conjugate", "tiles", "outofcore", "training",
+    "potential", "equations", "distributed", "exact", "modelfile", "equationsfile", "checkpoint", "fit",
+    "metrics", "label_check", "adapters", "report", "cli",
 )  # fmt: skip
 # `Potential.save` and `Potential.load` reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {("potential", "modelfile"), ("potential", "adapters")}

@@ -16,7 +16,6 @@ from kernel_tables import ON_CPU
 from qml_lightning.baseline import Baseline
 from qml_lightning.basis import draw
 from qml_lightning.errors import InputError
-from qml_lightning.features import n_weights
 from qml_lightning.neighbours import element_indices, pairs_within
 from qml_lightning.potential import Potential
 from qml_lightning.structures import Structures, structures_from_ase
@@ -48,7 +47,7 @@ def potential_for(frames, **changes) -> Potential:
         settings,
         projection,
         maps,
-        torch.from_numpy(random.standard_normal(n_weights(maps, settings.features.blocks))),
+        torch.from_numpy(random.standard_normal(settings.features.n_weights(len(maps)))),
         Baseline(elements, torch.from_numpy(random.standard_normal(len(elements)))),
     )
 

@@ -8,7 +8,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import recipes
+    from . import exact, recipes
     from .datasets import Dataset
     from .datasets import load as load_dataset
     from .fit import fit
@@ -44,6 +44,7 @@ __all__ = [
     "Recipe",
     "Structures",
     "evaluate",
+    "exact",
     "fit",
     "load",
     "load_dataset",
@@ -57,8 +58,8 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         value: Any = version("qml-lightning")
-    elif name == "recipes":
-        return import_module(".recipes", __name__)
+    elif name in ("exact", "recipes"):
+        return import_module(f".{name}", __name__)
     elif name in _HOMES:
         module, there = _HOMES[name]
         value = getattr(import_module(f".{module}", __name__), there)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from .features import columns_of, draw_maps, n_weights
+from .features import columns_of, draw_maps
 from .kernels import FCHL19Arguments, FeatureMap, Kernels, kernels_for
 from .neighbours import element_indices, pairs_within
 from .projection import Projection, principal_axes
@@ -32,7 +33,7 @@ class Basis:
 
     @property
     def n_weights(self) -> int:
-        return n_weights(self.maps, self.blocks)
+        return int(self.columns(len(self.maps) - 1).stop)
 
     def columns(self, element: int) -> slice:
         """Where the weights of `element` stand."""
@@ -45,6 +46,50 @@ class Basis:
     @property
     def device(self) -> torch.device:
         return self.projections.device
+
+
+class Drawn(Protocol):
+    """What has a basis that was drawn once, a model or equations: only equations in the same one can be added."""
+
+    @property
+    def elements(self) -> tuple[int, ...]: ...
+
+    @property
+    def recipe(self) -> Recipe: ...
+
+    @property
+    def projection(self) -> Projection: ...
+
+    @property
+    def maps(self) -> tuple[FeatureMap, ...]: ...
+
+
+# What of a recipe decides the rows. The seed and the sample of environments do so only through what was drawn.
+BASIS_FIELDS = ("representation", "rank", "features", "size_exponent", "precision")
+
+
+def recipe_difference(one: Recipe, other: Recipe) -> str:
+    """The first field that gives the two recipes different rows, in words; empty if there is none."""
+    for name in BASIS_FIELDS:
+        if getattr(one, name) != getattr(other, name):
+            return f"{name} is {getattr(one, name)} in one and {getattr(other, name)} in the other"
+    return ""
+
+
+def basis_difference(one: Drawn, other: Drawn) -> str:
+    """How the bases of the two differ, in words; empty if they are the same to the last bit."""
+    if one.elements != other.elements:
+        return f"the elements are {list(one.elements)} in one and {list(other.elements)} in the other"
+    if difference := recipe_difference(one.recipe, other.recipe):
+        return difference
+    if not torch.equal(one.projection.matrices, other.projection.matrices):
+        return "the axes of the projection, which each fit finds from its own data unless it is given a basis"
+    for mine, theirs in zip(one.maps, other.maps, strict=True):
+        for name in ("phases", "signs", "row_scale", "matrix"):
+            a, b = getattr(mine, name), getattr(theirs, name)
+            if a is not None and not torch.equal(a, b):
+                return f"the {name} that were drawn at random (seeds {one.recipe.seed} and {other.recipe.seed})"
+    return ""
 
 
 def make_basis(

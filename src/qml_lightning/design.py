@@ -172,26 +172,35 @@ def targets_of(structures: Structures, labels: Labels, baseline: Baseline) -> di
 
 
 def labelled_rows(
-    basis: Basis, structures: Structures, targets: dict[str, Tensor], size_exponent: float
+    basis: Basis,
+    structures: Structures,
+    targets: dict[str, Tensor],
+    size_exponent: float,
+    *,
+    first: int = 0,
+    most: int | None = None,
 ) -> Iterator[tuple[str, Tensor, Tensor, int]]:
     """Rows and targets in chunks that fit: kind, (n, weights), (n,), and how many structures are done.
 
     A target that is NaN is not known, and its row is left out. Rows of energies and virials, which grow with the
-    structure, are divided by atoms^size_exponent.
+    structure, are divided by atoms^size_exponent. Begins with the structure `first`, which must begin a chunk for the
+    chunks to be those of a run from the start. `most`: numbers at once, in rows and in features of atoms, where memory
+    is short.
     """
     one = torch.ones_like(structures.counts)
     per_structure = {"energies": one, "forces": 3 * structures.counts, "stress": len(VOIGT) * one}
     rows = torch.stack([per_structure[kind] for kind in targets]).sum(0)
-    cost = torch.maximum(rows * basis.n_weights / BATCH_NUMBERS, structures.counts / BATCH_ATOMS)
-    for index in batches(cost, 1.0):
+    most_atoms = BATCH_ATOMS if most is None else min(BATCH_ATOMS, max(1, most // basis.n_weights))
+    cost = torch.maximum(rows * basis.n_weights / (most or BATCH_NUMBERS), structures.counts / most_atoms)
+    for index in batches(cost, 1.0, first):
         part = structures.select(index)
         at = environments(basis, part, targets)
         scale = part.counts.double() ** -size_exponent
-        first, last = structures.offsets[index[0]], structures.offsets[index[-1] + 1]
+        atoms = slice(structures.offsets[index[0]], structures.offsets[index[-1] + 1])
         for kind, target in targets.items():
             z = rows_of_kind(basis, at, kind)
             if kind == "forces":
-                y = target[first:last].flatten()
+                y = target[atoms].flatten()
             else:
                 y = (target[index].view(len(index), -1) * scale[:, None]).flatten()
                 z *= scale.repeat_interleave(len(y) // len(index))[:, None].to(z)

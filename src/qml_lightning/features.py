@@ -29,6 +29,10 @@ class FeatureSettings:
     paired: bool = False  # cos and sin of the same frequency, instead of cos with a random phase
     blocks: bool = False  # every element its own weights, instead of one shared vector
 
+    def n_weights(self, n_elements: int) -> int:
+        """Length of the weight vector."""
+        return self.n_features * (n_elements if self.blocks else 1)
+
     def check(self, rank: int) -> None:
         """Nothing, or an InputError with the remedy."""
         if self.method not in LINEAR_MAPS:
@@ -118,8 +122,3 @@ def columns_of(maps: Sequence[FeatureMap], element: int, blocks: bool) -> slice:
     """Which entries of the weight vector belong to `element`: all of them when weights are shared."""
     n = maps[0].n_features
     return slice(element * n, (element + 1) * n) if blocks else slice(0, n)
-
-
-def n_weights(maps: Sequence[FeatureMap], blocks: bool) -> int:
-    """Length of the weight vector."""
-    return maps[0].n_features * (len(maps) if blocks else 1)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import glob
 import hashlib
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from .errors import InputError
+from .errors import InputError, ResourceError
+
+# What the system says when a disk, a quota or a limit is full.
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# What it says when a disk cannot be told to flush.
+NO_FLUSH = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS}
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
@@ -57,13 +64,25 @@ def atomic(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator
         yield temporary
         temporary.chmod(_mode(path))
         _flush(temporary)
-    except BaseException:
+    except BaseException as problem:
         temporary.unlink(missing_ok=True)
+        if isinstance(problem, OSError) and problem.errno in FULL:
+            raise ResourceError(
+                f"{path} was not written: {problem.strerror}. What was there before is unharmed. Make room in "
+                f"{path.parent}, or choose another folder."
+            ) from problem
         raise
     if path.exists() and not overwrite:  # it came while we worked: keep both, lose nothing
         raise InputError(f"{path} was made by someone else meanwhile. What was to be written is kept as {temporary}.")
     os.replace(temporary, path)
     _flush(path.parent)
+
+
+def sweep_up(path: str | os.PathLike[str]) -> None:
+    """Remove what writing `path` left behind when it was killed. Only for a file that nobody else writes."""
+    path = Path(os.path.realpath(Path(path).expanduser()))
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        left.unlink(missing_ok=True)
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes, *, overwrite: bool = True) -> None:
@@ -87,7 +106,9 @@ def _flush(path: Path) -> None:
         return
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
-        with contextlib.suppress(OSError):  # some network disks cannot
-            os.fsync(handle)
+        os.fsync(handle)
+    except OSError as problem:
+        if problem.errno not in NO_FLUSH:  # some network disks cannot; but a disk may tell only now that it is full
+            raise
     finally:
         os.close(handle)

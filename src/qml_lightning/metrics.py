@@ -9,7 +9,7 @@ from torch import Tensor
 
 from .datasets.dataset import Dataset
 from .errors import InputError
-from .potential import Potential, Prediction, Predictor
+from .potential import Model, Prediction, Predictor
 from .structures import Labels, Structures
 
 
@@ -45,7 +45,7 @@ def _plain(error: Error | None) -> dict[str, float] | None:
     return None if error is None else {"mae": error.mae, "rmse": error.rmse}
 
 
-def evaluate(potential: Potential | Predictor, data: Dataset) -> Metrics:
+def evaluate(potential: Model | Predictor, data: Dataset) -> Metrics:
     """Errors of `potential` on the labels of `data`."""
     if not data.labels.kinds:
         raise InputError("These structures have no energies, forces or stress to compare with.")

@@ -2,33 +2,35 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
 from torch import Tensor
 
 from .baseline import Baseline
-from .errors import InputError, ModelError
-from .files import check_output, write_atomically
+from .basis import Drawn
+from .exact import ExactPotential, ExactRecipe
+from .exact.potential import whole_representation
 from .kernels import FeatureMap
-from .potential import Potential
+from .potential import Model, Potential
 from .projection import Projection
 from .recipes import Recipe
+from .tensorfile import open_tensors, write_tensors
 from .units import INTERNAL
 
 FORMAT = "qml-lightning"
-FORMAT_VERSION = 1  # raised when an older package could no longer read the file
+FORMAT_VERSION = 2  # raised when an older package could no longer read the file
+FEATURES_VERSION = 1  # of models with random features: the first packages read them still
 
 
-def header_of(potential: Potential) -> dict[str, Any]:
+def header_of(potential: Potential | ExactPotential) -> dict[str, Any]:
     """The JSON header that `save_model` writes."""
+    exact = isinstance(potential, ExactPotential)
     return {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": FORMAT_VERSION if exact else FEATURES_VERSION,
+        "kind": "exact" if exact else "features",
         "units": {"energy": INTERNAL.energy, "length": INTERNAL.length},
         "elements": list(potential.elements),
         "recipe": potential.recipe.as_dict(),
@@ -36,101 +38,114 @@ def header_of(potential: Potential) -> dict[str, Any]:
     }
 
 
-def save_model(potential: Potential, path: str | Path, *, overwrite: bool = False) -> None:
+def save_model(potential: Model, path: str | Path, *, overwrite: bool = False) -> None:
     """Write `potential` to `path`, atomically; an existing file is kept unless `overwrite`."""
-    path = check_output(path, overwrite=overwrite)
-    # safetensors metadata is text by text: one entry, one JSON document
-    header = json.dumps(header_of(potential), ensure_ascii=False)
-    write_atomically(path, save(_tensors(potential), {FORMAT: header}))
-
-
-def _tensors(potential: Potential) -> dict[str, Tensor]:
-    tensors = {
-        "weights": potential.weights,
-        "baseline": potential.baseline.energies,
-        "projection": potential.projection.matrices,
-        "explained": potential.projection.explained,
-        "phases": torch.stack([m.phases for m in potential.maps]),
-    }
-    for name in ("signs", "row_scale", "matrix"):
-        parts = [getattr(m, name) for m in potential.maps]
-        if parts[0] is not None:
-            tensors[name] = torch.stack(parts)
-    if "signs" in tensors:
-        tensors["signs"] = tensors["signs"].to(torch.int8)  # ±1: an eighth of the room
-    return {name: tensor.contiguous() for name, tensor in tensors.items()}
+    assert isinstance(potential, Potential | ExactPotential)  # there are no others
+    more = _kernel_tensors(potential) if isinstance(potential, ExactPotential) else basis_tensors(potential)
+    tensors = {"weights": potential.weights, "baseline": potential.baseline.energies, **more}
+    write_tensors(path, FORMAT, header_of(potential), tensors, overwrite=overwrite)
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
     """The JSON header of a model file, checked to be ours and of a version that is known."""
-    return _read(path)[0]
+    with open_tensors(path, FORMAT, FORMAT_VERSION, "model") as (header, _):
+        return header
 
 
-def load_model(path: str | Path) -> Potential:
-    """The potential that `save_model` wrote."""
-    header, tensors = _read(path)
-    try:
-        elements = tuple(header["elements"])
-        recipe = Recipe.from_dict(header["recipe"])
-        phases = tensors["phases"]
-        parts: dict[str, list[Any]] = {
-            name: list(tensors[name].double()) if name in tensors else [None] * len(phases)
-            for name in ("signs", "row_scale", "matrix")
-        }
-        maps = tuple(
-            FeatureMap(phases[e], recipe.features.paired, *(parts[n][e] for n in ("signs", "row_scale", "matrix")))
-            for e in range(len(elements))
-        )
-        _check_shapes(header, recipe, tensors)
+def load_model(path: str | Path) -> Potential | ExactPotential:
+    """The potential that `save_model` wrote, of either kind."""
+    with open_tensors(path, FORMAT, FORMAT_VERSION, "model") as (header, file):
+        if header.get("kind", "features") == "exact":
+            return _read_exact(header, file)
+        elements, recipe, projection, maps = read_basis(header, file)
+        n = len(elements)
+        weights = recipe.features.n_weights(n)
         return Potential(
             elements,
             recipe,
-            Projection(tensors["projection"], tensors["explained"]),
+            projection,
             maps,
-            tensors["weights"],
-            Baseline(elements, tensors["baseline"]),
+            read_tensor(file, "weights", (weights,)),
+            Baseline(elements, read_tensor(file, "baseline", (n,))),
             header["provenance"],
         )
-    except (KeyError, TypeError, IndexError) as problem:
-        raise ModelError(f"{path} is a {FORMAT} model with a part missing or altered ({problem}).") from problem
 
 
-def _check_shapes(header: dict[str, Any], recipe: Recipe, tensors: dict[str, Tensor]) -> None:
-    """A KeyError where tensors do not fit the recipe that the header tells."""
-    n, features = len(header["elements"]), recipe.features
-    frequencies = features.n_features // (1 + features.paired)
-    wanted = {
-        "weights": (features.n_features * (n if features.blocks else 1),),
-        "baseline": (n,),
-        "explained": (n,),
-        "projection": (n, recipe.representation.arguments(n).size, recipe.rank),
-        "phases": (n, frequencies),
+def _kernel_tensors(potential: ExactPotential) -> dict[str, Tensor]:
+    """Training environments, and axes if there are any."""
+    tensors = {"element": potential.element, "environments": potential.environments}
+    if potential.directions is not None:
+        tensors["directions"] = potential.directions
+    if potential.recipe.rank is not None:
+        tensors |= {"projection": potential.projection.matrices, "explained": potential.projection.explained}
+    return tensors
+
+
+def _read_exact(header: dict[str, Any], file: Any) -> ExactPotential:
+    elements, recipe = tuple(header["elements"]), ExactRecipe.from_dict(header["recipe"])
+    element: Tensor = file.get_tensor("element")
+    n, m = len(elements), len(element)
+    if recipe.rank is None:
+        projection = whole_representation(n, recipe)
+    else:
+        projection = _read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank)
+    columns = projection.matrices.shape[2]
+    return ExactPotential(
+        elements,
+        recipe,
+        projection,
+        element,
+        read_tensor(file, "environments", (m, columns)),
+        read_tensor(file, "weights", (m,)),
+        read_tensor(file, "directions", (m, columns)) if "directions" in file.keys() else None,  # noqa: SIM118
+        Baseline(elements, read_tensor(file, "baseline", (n,))),
+        header["provenance"],
+    )
+
+
+def basis_tensors(drawn: Drawn) -> dict[str, Tensor]:
+    """Axes and feature maps, element by element."""
+    tensors = {
+        "projection": drawn.projection.matrices,
+        "explained": drawn.projection.explained,
+        "phases": torch.stack([m.phases for m in drawn.maps]),
     }
+    for name in ("signs", "row_scale", "matrix"):
+        parts = [getattr(m, name) for m in drawn.maps]
+        if parts[0] is not None:
+            tensors[name] = torch.stack(parts)
+    if "signs" in tensors:
+        tensors["signs"] = tensors["signs"].to(torch.int8)  # ±1: an eighth of the room
+    return tensors
+
+
+def read_basis(header: dict[str, Any], file: Any) -> tuple[tuple[int, ...], Recipe, Projection, tuple[FeatureMap, ...]]:
+    """Elements, recipe, axes and feature maps; a KeyError where tensors do not fit the recipe that the header tells."""
+    elements, recipe = tuple(header["elements"]), Recipe.from_dict(header["recipe"])
+    n, features = len(elements), recipe.features
+    frequencies = features.n_features // (1 + features.paired)
+    wanted: dict[str, tuple[int, ...]] = {"phases": (n, frequencies)}
     if features.method == "sorf":
         wanted["signs"] = (n, frequencies // recipe.rank, features.n_transforms, recipe.rank)
         wanted["row_scale"] = (n, frequencies)
     else:
         wanted["matrix"] = (n, frequencies, recipe.rank)
-    for name, shape in wanted.items():
-        if tuple(tensors[name].shape) != shape:
-            raise KeyError(f"{name} of shape {shape}, found {tuple(tensors[name].shape)}")
+    read = {name: read_tensor(file, name, shape).double() for name, shape in wanted.items()}
+    maps = tuple(
+        FeatureMap(paired=features.paired, **{name: tensor[e] for name, tensor in read.items()}) for e in range(n)
+    )
+    return elements, recipe, _read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank), maps
 
 
-def _read(path: str | Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    if not Path(path).is_file():
-        raise InputError(f"There is no model file {path}.")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-            if FORMAT not in metadata:
-                raise ModelError(f"{path} is a safetensors file, but not a model of {FORMAT}.")
-            header = json.loads(metadata[FORMAT])
-            newest = header.get("format_version", 0)
-            if newest > FORMAT_VERSION:
-                raise ModelError(
-                    f"{path} has format version {newest}; this package reads up to {FORMAT_VERSION}. "
-                    "Update it: pip install -U qml-lightning."
-                )
-            return header, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except (SafetensorError, ValueError, OSError) as problem:
-        raise ModelError(f"{path} is not a complete safetensors file ({problem}). Was it truncated?") from problem
+def _read_axes(file: Any, size: int, n: int, rank: int) -> Projection:
+    return Projection(read_tensor(file, "projection", (n, size, rank)), read_tensor(file, "explained", (n,)))
+
+
+def read_tensor(file: Any, name: str, shape: tuple[int, ...]) -> Tensor:
+    """The tensor of that name, or a KeyError if it is not there or of another shape."""
+    if name not in file.keys():  # noqa: SIM118 (not a dict)
+        raise KeyError(name)
+    tensor: Tensor = file.get_tensor(name)
+    if tuple(tensor.shape) != shape:
+        raise KeyError(f"{name} of shape {shape}, found {tuple(tensor.shape)}")
+    return tensor

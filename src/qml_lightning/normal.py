@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import torch
@@ -21,76 +23,190 @@ class Rows:
     n_columns: int
     capacity: int
     device: torch.device | str = "cpu"
+    n_targets: int = 1  # columns of targets: rows may have several, of which a mixture is chosen late
     n: int = 0
     rows: Tensor = field(init=False)  # (capacity, columns) float64, the first n are filled
-    targets: Tensor = field(init=False)  # (capacity,)
+    targets: Tensor = field(init=False)  # (capacity, n_targets)
 
     def __post_init__(self) -> None:
         self.rows = torch.empty(self.capacity, self.n_columns, dtype=torch.float64, device=self.device)
-        self.targets = torch.empty(self.capacity, dtype=torch.float64, device=self.device)
+        self.targets = torch.empty(self.capacity, self.n_targets, dtype=torch.float64, device=self.device)
 
     def add(self, rows: Tensor, targets: Tensor) -> None:
-        """Append rows (n, columns) and their targets (n,)."""
+        """Append rows (n, columns) and their targets (n,) or (n, n_targets)."""
         end = self.n + len(rows)
         self.rows[self.n : end] = rows
-        self.targets[self.n : end] = targets
+        self.targets[self.n : end] = targets.view(len(rows), -1)
         self.n = end
 
-    def add_to_gram(self, gram: Tensor, moment: Tensor, weight: float) -> None:
-        """gram += weight · ZᵀZ (lower triangle), moment += weight · Zᵀy."""
+    def filled(self) -> tuple[Tensor, Tensor]:
+        """Rows (n, columns) and targets (n, n_targets) that are there."""
+        return self.rows[: self.n], self.targets[: self.n]
+
+    def add_to_gram(self, gram: Tensor, weight: float) -> None:
+        """Lower triangle of gram += weight · ZᵀZ."""
         add_product(gram, self.rows[: self.n], weight)
-        moment += weight * (self.rows[: self.n].T @ self.targets[: self.n])
+
+    def moments(self) -> Tensor:
+        """Zᵀ targets, (columns, n_targets)."""
+        rows, targets = self.filled()
+        return rows.T @ targets
+
+    def squares(self) -> Tensor:
+        """targetsᵀ targets, (n_targets, n_targets)."""
+        return self.filled()[1].T @ self.filled()[1]
+
+    def squared_length(self, weights: Tensor) -> float:
+        """|Z w|²."""
+        return float((self.filled()[0] @ weights).square().sum())
+
+    def mix_targets(self, mixture: Tensor) -> None:
+        """targets ← targets @ mixture."""
+        self.filled()[1].copy_(self.filled()[1] @ mixture)
 
 
 @dataclass
 class Gram:
-    """ZᵀZ and Zᵀy of any number of rows."""
+    """ZᵀZ, Zᵀ targets and targetsᵀ targets of any number of rows."""
 
     n_columns: int
     device: torch.device | str = "cpu"
+    n_targets: int = 1
     n: int = 0
+    sign: float = 1.0  # −1: rows that are added from now on are taken out
+    flops: float = 0.0  # of the products so far, and the seconds they took
+    seconds: float = 0.0
     gram: Tensor = field(init=False)  # (columns, columns) float64: it squares the condition number of the rows
-    moment: Tensor = field(init=False)  # (columns,)
+    moment: Tensor = field(init=False)  # (columns, n_targets)
+    square: Tensor = field(init=False)  # (n_targets, n_targets)
     waiting: Rows = field(init=False)
 
     def __post_init__(self) -> None:
-        self.waiting = Rows(self.n_columns, max(1, BUFFER_BYTES // (8 * self.n_columns)), self.device)
+        self.waiting = Rows(self.n_columns, 0, self.device, self.n_targets)
+        self.open()
         self.gram = torch.zeros(self.n_columns, self.n_columns, dtype=torch.float64, device=self.device)
-        self.moment = torch.zeros(self.n_columns, dtype=torch.float64, device=self.device)
+        self.moment = torch.zeros(self.n_columns, self.n_targets, dtype=torch.float64, device=self.device)
+        self.square = torch.zeros(self.n_targets, self.n_targets, dtype=torch.float64, device=self.device)
 
     def add(self, rows: Tensor, targets: Tensor) -> None:
-        """Add rows (n, columns) and their targets (n,)."""
-        self.n += len(rows)
+        """Add rows (n, columns) and their targets (n,) or (n, n_targets)."""
+        chunk = len(rows)
+        self.n += chunk if self.sign > 0 else -chunk
         while len(rows):
             room = self.waiting.capacity - self.waiting.n
             self.waiting.add(rows[:room], targets[:room])
             rows, targets = rows[room:], targets[room:]
-            if self.waiting.n == self.waiting.capacity:
+            # also when the next chunk would not fit: no rows wait between two chunks then, as a checkpoint likes it
+            if self.waiting.n + max(len(rows), chunk) > self.waiting.capacity:
                 self.flush()
 
     def flush(self) -> None:
         """Take the waiting rows into the Gram matrix."""
-        self.waiting.add_to_gram(self.gram, self.moment, 1.0)
+        if self.waiting.n == 0:
+            return
+        started = time.perf_counter()
+        self.waiting.add_to_gram(self.gram, self.sign)
+        self.seconds += time.perf_counter() - started
+        self.flops += float(self.waiting.n) * self.n_columns**2
+        self.moment += self.sign * self.waiting.moments()
+        self.square += self.sign * self.waiting.squares()
         self.waiting.n = 0
 
-    def add_to_gram(self, gram: Tensor, moment: Tensor, weight: float) -> None:
-        """gram += weight · ZᵀZ (lower triangle), moment += weight · Zᵀy."""
+    def open(self) -> None:
+        """Make room in which rows can wait."""
+        if self.waiting.capacity == 0:
+            capacity = max(1, BUFFER_BYTES // (8 * self.n_columns))
+            self.waiting = Rows(self.n_columns, capacity, self.device, self.n_targets)
+
+    def close(self) -> None:
+        """Take in the waiting rows, and give back the memory in which they waited."""
+        self.flush()
+        self.waiting = Rows(self.n_columns, 0, self.device, self.n_targets)
+
+    def add_to_gram(self, gram: Tensor, weight: float) -> None:
+        """Lower triangle of gram += weight · ZᵀZ."""
         self.flush()
         gram.add_(self.gram, alpha=weight)
-        moment += weight * self.moment
+
+    def moments(self) -> Tensor:
+        """Zᵀ targets, (columns, n_targets)."""
+        self.flush()
+        return self.moment
+
+    def squares(self) -> Tensor:
+        """targetsᵀ targets, (n_targets, n_targets)."""
+        self.flush()
+        return self.square
+
+    def squared_length(self, weights: Tensor) -> float:
+        """|Z w|² = wᵀ ZᵀZ w, from the lower triangle."""
+        self.flush()
+        total = 0.0
+        for first, last, tile in lower_tiles(self.gram):
+            left = tile[:, :first] @ weights[:first]
+            inner = tile[:, first:].tril()
+            here = weights[first:last]
+            total += float(here @ (2.0 * left + (inner + inner.tril(-1).T) @ here))
+        return total
+
+    def mix_targets(self, mixture: Tensor) -> None:
+        """targets ← targets @ mixture."""
+        self.flush()
+        self.moment = self.moment @ mixture
+        self.square = mixture.T @ self.square @ mixture
 
 
-Equations = Rows | Gram
+Part = Rows | Gram
 
 
-def equations_for(n_rows: int, n_columns: int, device: torch.device | str = "cpu") -> Equations:
+def equations_for(n_rows: int, n_columns: int, device: torch.device | str = "cpu", n_targets: int = 1) -> Part:
     """The cheaper of the two forms for that many rows."""
-    return Rows(n_columns, n_rows, device) if n_rows <= n_columns else Gram(n_columns, device)
+    return Rows(n_columns, n_rows, device, n_targets) if n_rows <= n_columns else Gram(n_columns, device, n_targets)
 
 
 def memory_for(n_rows: int, n_columns: int) -> int:
     """Bytes that `equations_for` will take."""
     return 8 * n_columns * min(n_rows, n_columns) + (BUFFER_BYTES if n_rows > n_columns else 0)
+
+
+def grown(part: Part, n_more: int) -> Part:
+    """The same equations with room for `n_more` rows (negative: room to take rows out), in the form that then does."""
+    if isinstance(part, Gram):
+        part.flush()  # what waits goes in with the sign it came with
+        part.open()
+        return part
+    # rows cannot be told apart once they are in: only a Gram matrix can lose some
+    total = part.n + n_more if n_more >= 0 else part.n_columns + 1
+    larger = equations_for(total, part.n_columns, part.device, part.n_targets)
+    larger.add(*part.filled())
+    if isinstance(larger, Gram):
+        larger.flush()
+    return larger
+
+
+def added(one: Part, other: Part) -> Part:
+    """The equations of both; the first is used up."""
+    if isinstance(other, Rows):
+        together = grown(one, other.n)
+        together.add(*other.filled())
+    elif isinstance(one, Rows):
+        return added(other, one)
+    else:
+        together = one
+        one.n += other.n
+        other.add_to_gram(one.gram, 1.0)
+        one.moment = one.moments() + other.moments()
+        one.square = one.squares() + other.squares()
+    if isinstance(together, Gram):
+        together.close()
+    return together
+
+
+def lower_tiles(gram: Tensor) -> Iterator[tuple[int, int, Tensor]]:
+    """The lower triangle as views of long, low tiles: first row, last row, (last − first, last)."""
+    for first in range(0, gram.shape[0], GRAM_TILE):
+        last = min(first + GRAM_TILE, gram.shape[0])
+        yield first, last, gram[first:last, :last]
 
 
 def add_product(gram: Tensor, rows: Tensor, weight: float) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
     from .adapters.ase import QMLLightning
 
+# Energies of projected environments of an element, (n,) float64, and their gradients, (n, rank).
+LocalModel = Callable[[int, Tensor], tuple[Tensor, Tensor]]
+
 # Atoms whose environments are in memory at once during prediction.
 ATOMS_AT_ONCE = 4096
 
@@ -39,17 +42,13 @@ class Prediction:
     stress: Tensor | None = None  # (structures, 3, 3), tension positive; NaN for a structure without a cell
 
 
-@dataclass(frozen=True)
-class Potential:
-    """Elements, axes, feature maps and weights: what was drawn and what was learnt."""
+class Model(Protocol):
+    """What every trained model offers, however its atomic energies come about."""
 
     elements: tuple[int, ...]
-    recipe: Recipe
     projection: Projection
-    maps: tuple[FeatureMap, ...]
-    weights: Tensor  # (n_weights,) float64
     baseline: Baseline
-    provenance: dict[str, Any] = field(default_factory=dict)  # data, counts, time, versions: for people to read
+    provenance: dict[str, Any]
 
     def on(
         self,
@@ -63,9 +62,22 @@ class Potential:
 
         With a skin (Å) it lists pairs that much beyond the cutoff, and keeps them while the same atoms move a little.
         """
-        recipe = self.recipe if precision is None else replace(self.recipe, precision=precision)
-        recipe.check()
-        return Predictor(self, make_basis(self.elements, recipe, self.projection, self.maps, device, kernels), skin)
+        if not skin >= 0:
+            raise InputError(f"The skin of a neighbour list is a length in Å and not negative, got {skin}.")
+        basis = self._basis(device, precision, kernels)
+        return Predictor(self, basis, skin, self._local(basis), self._whole_path(basis, skin))
+
+    def _basis(self, device: torch.device | str, precision: Precision | None, kernels: str | None) -> Basis:
+        """Representation and axes made ready, and feature maps if there are any."""
+        ...
+
+    def _local(self, basis: Basis) -> LocalModel:
+        """Atomic energies in that basis."""
+        ...
+
+    def _whole_path(self, basis: Basis, skin: float) -> WholePath | None:
+        """Prediction in one call, for kernels that have it."""
+        return None
 
     @cached_property
     def _ready(self) -> Predictor:
@@ -89,39 +101,62 @@ class Potential:
 
         save_model(self, path, overwrite=overwrite)
 
-    @classmethod
-    def load(cls, path: str) -> Potential:
+    @staticmethod
+    def load(path: str) -> Model:
         """Read a model that `save` wrote; nothing in it is executed."""
         from .modelfile import load_model
 
         return load_model(path)
 
 
+@dataclass(frozen=True)
+class Potential(Model):
+    """Elements, axes, feature maps and weights: what was drawn and what was learnt."""
+
+    elements: tuple[int, ...]
+    recipe: Recipe
+    projection: Projection
+    maps: tuple[FeatureMap, ...]
+    weights: Tensor  # (n_weights,) float64
+    baseline: Baseline
+    provenance: dict[str, Any] = field(default_factory=dict)  # data, counts, time, versions: for people to read
+
+    def _basis(self, device: torch.device | str, precision: Precision | None, kernels: str | None) -> Basis:
+        recipe = self.recipe if precision is None else replace(self.recipe, precision=precision)
+        recipe.check()
+        return make_basis(self.elements, recipe, self.projection, self.maps, device, kernels)
+
+    def _local(self, basis: Basis) -> LocalModel:
+        weights = basis.like(self.weights)
+        return lambda e, rho: basis.kernels.energy_and_slope(basis.maps[e], rho, weights[basis.columns(e)])
+
+    def _whole_path(self, basis: Basis, skin: float) -> WholePath | None:
+        if basis.kernels.predictor is None:
+            return None
+        return basis.kernels.predictor(
+            basis.arguments,
+            self.projection.matrices.contiguous(),
+            self.maps,
+            [self.weights[basis.columns(e)] for e in range(len(basis.elements))],
+            self.baseline.energies,
+            dtype=basis.projections.dtype,
+            skin=skin,
+        )
+
+
 class Predictor:
     """A potential's tensors on a device, in a precision, with the kernels that serve them."""
 
-    def __init__(self, potential: Potential, basis: Basis, skin: float = 0.0) -> None:
-        if not skin >= 0:
-            raise InputError(f"The skin of a neighbour list is a length in Å and not negative, got {skin}.")
+    def __init__(
+        self, potential: Model, basis: Basis, skin: float, local: LocalModel, whole_path: WholePath | None = None
+    ) -> None:
         self.potential = potential
         self.basis = basis
         self.skin = skin
-        self.weights = basis.like(potential.weights)
+        self._local = local
         self._pairs: SkinnedPairs | None = None
         self._lists_made = 0
-        self._whole_path = None if basis.kernels.predictor is None else self._make_whole_path(basis.kernels.predictor)
-
-    def _make_whole_path(self, make: Callable[..., WholePath]) -> WholePath:
-        potential, basis = self.potential, self.basis
-        return make(
-            basis.arguments,
-            potential.projection.matrices.contiguous(),
-            potential.maps,
-            [potential.weights[basis.columns(e)] for e in range(len(basis.elements))],
-            potential.baseline.energies,
-            dtype=basis.projections.dtype,
-            skin=self.skin,
-        )
+        self._whole_path = whole_path
 
     @property
     def cutoff(self) -> float:
@@ -185,11 +220,9 @@ class Predictor:
         rho = project(basis.projections, values, element)
         energy = torch.zeros(structures.n_atoms, dtype=torch.float64, device=basis.device)
         slope = torch.zeros_like(rho)
-        for e, feature_map in enumerate(basis.maps):
+        for e in range(len(basis.elements)):
             atoms = (element == e).nonzero()[:, 0]
-            energy[atoms], slope[atoms] = basis.kernels.energy_and_slope(
-                feature_map, rho[atoms].contiguous(), self.weights[basis.columns(e)]
-            )
+            energy[atoms], slope[atoms] = self._local(e, rho[atoms].contiguous())
         atom_energies = energy.cpu() + self.potential.baseline.per_atom(structures)
         energies = torch.zeros(len(structures), dtype=torch.float64).index_add_(
             0, structures.structure_of_atom, atom_energies

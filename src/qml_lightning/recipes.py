@@ -16,6 +16,18 @@ from .representation import FCHL19
 Precision = Literal["float32", "float64"]
 
 
+def dtype_of(precision: Precision) -> torch.dtype:
+    """The type of numbers of that name."""
+    return {"float32": torch.float32, "float64": torch.float64}[precision]
+
+
+def check_weights(energy: float, force: float, stress: float) -> None:
+    """Nothing, or an InputError with the remedy."""
+    for name, weight in {"energy_weight": energy, "force_weight": force, "stress_weight": stress}.items():
+        if not weight > 0:
+            raise InputError(f"{name} must be positive, got {weight}. Leave the target out instead.")
+
+
 @dataclass(frozen=True)
 class SolverSettings:
     """How the weights are found once the equations are known."""
@@ -48,7 +60,7 @@ class Recipe:
 
     @property
     def dtype(self) -> torch.dtype:
-        return {"float32": torch.float32, "float64": torch.float64}[self.precision]
+        return dtype_of(self.precision)
 
     def weight_of(self, kind: str) -> float:
         """What the rows of "energies", "forces" or "stress" are multiplied by."""
@@ -63,9 +75,7 @@ class Recipe:
             raise InputError(f'The precision is "float32" or "float64", got {self.precision!r}.')
         if self.solver.method not in ("direct", "iterative"):
             raise InputError(f'The solver is "direct" or "iterative", got {self.solver.method!r}.')
-        for name in ("energy_weight", "force_weight", "stress_weight"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"{name} must be positive, got {getattr(self, name)}. Leave the target out instead.")
+        check_weights(self.energy_weight, self.force_weight, self.stress_weight)
 
     def as_dict(self) -> dict[str, Any]:
         """For a JSON header."""

@@ -116,10 +116,9 @@ def atoms_of(offsets: Tensor, index: Tensor) -> Tensor:
     return torch.repeat_interleave(starts - (ends - counts), counts) + torch.arange(int(counts.sum()))
 
 
-def batches(cost: Tensor, most: float) -> Iterator[Tensor]:
-    """Runs of neighbouring indices whose cost together is at most `most` (but at least one each)."""
+def batches(cost: Tensor, most: float, first: int = 0) -> Iterator[Tensor]:
+    """Runs of neighbouring indices from `first` on whose cost together is at most `most` (but at least one each)."""
     ends = cost.double().cumsum(0)
-    first = 0
     while first < len(cost):
         spent = float(ends[first - 1]) if first else 0.0
         last = max(first + 1, int(torch.searchsorted(ends, spent + most, right=True)))

@@ -1,10 +1,10 @@
-"""Two ways to the weights: one factorisation of the Gram matrix, or an iteration that never forms it."""
+"""What is to be learnt, and two ways to the weights without a Gram matrix in memory: on disk, or never formed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -13,16 +13,24 @@ from torch import Tensor
 from .baseline import Baseline
 from .basis import Basis
 from .conjugate import SmallModelPreconditioner, conjugate_gradients
-from .design import labelled_rows, targets_of
+from .design import BATCH_NUMBERS, labelled_rows, targets_of
 from .errors import SolveError
 from .matrixfree import matrix_free
-from .normal import Equations, Gram, equations_for, memory_for
+from .normal import Gram
+from .outofcore import OutOfCore, plan
 from .recipes import Recipe
-from .resources import require_memory
-from .solve import solve
+from .resources import Memory
 from .structures import Labels, Structures
 
-Progress = Callable[[str, int, int], None]  # what, done, of
+# Bytes in flight for each number of a batch of rows: the row, the features that it is made of, their sum in float64.
+BYTES_IN_FLIGHT = 24
+
+
+class Progress(Protocol):
+    """Called as the work goes on: `print` will do."""
+
+    def __call__(self, what: str, done: int, of: int, remark: str = "", /) -> None:
+        """`done` steps of `of` of `what`; the remark is for people, such as a rate."""
 
 
 @dataclass(frozen=True)
@@ -43,29 +51,35 @@ class Problem:
         return Problem(self.structures.select(index), labels, self.baseline)
 
 
-def direct_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> tuple[Tensor, dict[str, Any]]:
-    """Weights from the normal equations (or their dual), by Cholesky, and a report."""
-    targets = problem.targets
-    equations = _room(basis, {kind: int(y.isfinite().sum()) for kind, y in targets.items()})
-    tell("equations", 0, len(problem.structures))
-    for kind, rows, y, done in labelled_rows(basis, problem.structures, targets, recipe.size_exponent):
-        equations[kind].add(rows, y)
-        tell("equations", done, len(problem.structures))
-    tell("solving", 0, 1)
-    weights = solve([(part, recipe.weight_of(kind)) for kind, part in equations.items()], recipe.ridge)
-    tell("solving", 1, 1)
-    return weights, {"solver": "direct", "rows": {kind: part.n for kind, part in equations.items()}}
+def counts_of(targets: Mapping[str, Tensor]) -> dict[str, int]:
+    """How many rows the targets of each kind make: what is NaN makes none."""
+    return {kind: int(y.isfinite().sum()) for kind, y in targets.items()}
 
 
-def _room(basis: Basis, counts: Mapping[str, int]) -> dict[str, Equations]:
-    """Room for the equations of each kind of label, apart; or an error before anything is allocated."""
-    n = basis.n_weights
-    require_memory(
-        sum(memory_for(rows, n) for rows in counts.values()) + 8 * n * min(n, sum(counts.values())),
-        f"Training {n} weights",
-        f"Use fewer features (now {basis.maps[0].n_features}) or fewer structures.",
-    )
-    return {kind: equations_for(rows, n, basis.device) for kind, rows in counts.items()}
+def batch_numbers(n_weights: int, problem: Problem, free: int) -> int:
+    """Numbers in flight in an eighth of `free` bytes, but enough for the largest structure."""
+    largest = 3 * int(problem.structures.counts.max()) + 7  # its rows: forces, energy, virial
+    return min(BATCH_NUMBERS, max(free // 8 // BYTES_IN_FLIGHT, largest * n_weights))
+
+
+def out_of_core_weights(
+    basis: Basis, problem: Problem, recipe: Recipe, tell: Progress, memory: Memory
+) -> tuple[Tensor, dict[str, Any]]:
+    """Weights from one Gram matrix on disk for the rows of all kinds, and a report."""
+    targets, counts = problem.targets, counts_of(problem.targets)
+    free = memory.left if memory.limit is not None else memory.left * 3 // 4  # the rest holds what the disk is told
+    most = batch_numbers(basis.n_weights, problem, free)
+    chosen = plan(sum(counts.values()), basis.n_weights, free - BYTES_IN_FLIGHT * most, memory.scratch)
+    with OutOfCore(chosen) as equations:
+        tell("equations", 0, len(problem.structures))
+        for kind, rows, y, done in labelled_rows(basis, problem.structures, targets, recipe.size_exponent, most=most):
+            equations.add(rows, y, recipe.weight_of(kind))
+            tell("equations", done, len(problem.structures))
+        weights = equations.solve(recipe.ridge, lambda done, of: tell("solving", done, of))
+        disk, read, written = equations.disk
+    out_of_core = {"disk_bytes": disk, "bytes_read": read, "bytes_written": written}
+    out_of_core |= {"dual": chosen.dual, "tile": chosen.tile, "rows_at_once": chosen.width}
+    return weights, {"solver": "direct", "rows": counts, "out_of_core": out_of_core}
 
 
 def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> tuple[Tensor, dict[str, Any]]:
@@ -101,7 +115,7 @@ def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Prog
         )
     return state.weights, {
         "solver": "iterative",
-        "rows": {kind: int(target.isfinite().sum()) for kind, target in learn.targets.items()},
+        "rows": counts_of(learn.targets),
         "held_out_structures": n_held,
         "preconditioner_features": n_small,
         "converged": "residual below the tolerance"

@@ -11,7 +11,7 @@ from ase.calculators import calculator
 from ase.calculators.calculator import Calculator, PropertyNotImplementedError, all_changes
 from ase.stress import full_3x3_to_voigt_6_stress
 
-from ..potential import Potential
+from ..potential import Model, Potential
 from ..recipes import Precision
 from ..structures import structures_from_ase
 
@@ -37,23 +37,23 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
 
     def __init__(
         self,
-        model: str | Path | Potential,
+        model: str | Path | Model,
         *,
         device: torch.device | str = "cpu",
         precision: Precision | None = None,
         kernels: str | None = None,
         skin: float = 0.5,
     ) -> None:
-        potential = model if isinstance(model, Potential) else Potential.load(str(model))
+        potential = Potential.load(str(model)) if isinstance(model, str | Path) else model
         self.predictor = potential.on(device, precision, kernels, skin=skin)
         # what ASE writes into trajectories and databases
         parameters = {"skin": skin, "device": str(device), "kernels": self.predictor.basis.kernels.NAME}
-        if not isinstance(model, Potential):
+        if isinstance(model, str | Path):
             parameters["model"] = str(model)
         super().__init__(**parameters)  # type: ignore[no-untyped-call]
 
     @property
-    def potential(self) -> Potential:
+    def potential(self) -> Model:
         return self.predictor.potential
 
     @property

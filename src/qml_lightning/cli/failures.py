@@ -25,6 +25,8 @@ def explain(problem: BaseException, *, as_json: bool) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     code, kind, message = _judged(problem)
+    if getattr(problem, "told_elsewhere", False):  # the first of several ranks has had the error, and tells it
+        return code
     if as_json:
         print(json.dumps({"error": message, "kind": kind}, ensure_ascii=False))
     else:

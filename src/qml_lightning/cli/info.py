@@ -8,11 +8,11 @@ from typing import Annotated, Any
 from typer import Argument
 
 from .options import Debug, Json
-from .reading import model_facts, symbol
+from .reading import equations_facts, model_facts, symbol
 from .screen import facts, show, show_json, table, teaching
 
 HELP = teaching(
-    """What this installation can do, or what a model file holds.
+    """What this installation can do, or what a model or a file of equations holds.
 
 Without a model: versions, threads, memory, back-ends (and why one is not available), recipes.
 With a model: its elements, the data it was trained on, its recipe and where it was made. Nothing in it is executed.
@@ -28,15 +28,39 @@ With a model: its elements, the data it was trained on, its recipe and where it 
 
 def command(
     model: Annotated[
-        Path | None, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)
+        Path | None, Argument(help="A model or equations that `train` wrote.", metavar="MODEL", show_default=False)
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     if model is None:
         _installation(as_json)
+    elif _holds_equations(model):
+        _equations(model, as_json)
     else:
         _model(model, as_json)
+
+
+def _holds_equations(path: Path) -> bool:
+    from safetensors import SafetensorError, safe_open
+
+    from ..equationsfile import FORMAT
+
+    try:
+        with safe_open(path, framework="pt") as file:
+            return FORMAT in (file.metadata() or {})
+    except (SafetensorError, OSError):
+        return False  # whatever is wrong with it, the reader of models says so
+
+
+def _equations(path: Path, as_json: bool) -> None:
+    from ..equationsfile import read_equations_header
+
+    header = read_equations_header(path)
+    if as_json:
+        show_json(header)
+    else:
+        show(equations_facts(path.name, header))
 
 
 def _model(path: Path, as_json: bool) -> None:

@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 from typer import Option
 
 from ..errors import InputError
+from ..resources import bytes_from
 
 if TYPE_CHECKING:
     import torch
 
     from ..datasets import Dataset
+    from ..exact import ExactPotential
     from ..potential import Potential, Predictor
     from ..recipes import Precision
 
@@ -24,7 +26,10 @@ Json = Annotated[bool, Option("--json", help="Print one JSON object instead of t
 Debug = Annotated[bool, Option("--debug", help="On failure, show where in the code it happened.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist.")]
 
-DATA, MACHINE = "Data", "Machine"
+Repeated = Annotated[bool, Option("--repeated", help="Let structures count twice that are in already.")]
+LabelCheck = Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")]
+
+DATA, KEEP, MACHINE = "Data", "What to keep", "Machine"
 DATA_HELP = "PATH, PATH:SPLIT, PATH@SLICE, or a name of `qml-lightning datasets`."
 
 
@@ -81,6 +86,42 @@ class DataOptions:
 
 
 @dataclass(frozen=True)
+class KeepOptions:
+    """What a fit leaves behind besides the model, and what it goes on from."""
+
+    equations: Annotated[
+        Path | None,
+        Option(help="Also keep the equations, for `update` and `merge`.", metavar="FILE", rich_help_panel=KEEP),
+    ] = None
+    basis: Annotated[
+        Path | None,
+        Option(help="Use axes, features and recipe of this model, so that the equations of both can be merged.",
+               metavar="MODEL", rich_help_panel=KEEP),
+    ] = None  # fmt: skip
+    checkpoint: Annotated[
+        Path | None,
+        Option(help="Where to write checkpoints; by default beside the model, MODEL.checkpoint. Removed at the end.",
+               metavar="FILE", rich_help_panel=KEEP),
+    ] = None  # fmt: skip
+    checkpoint_seconds: Annotated[
+        float, Option(min=0.0, help="Time between two checkpoints.", metavar="S", rich_help_panel=KEEP)
+    ] = 180.0
+    resume: Annotated[bool, Option(help="Go on from the checkpoint, if there is one.", rich_help_panel=KEEP)] = False
+
+    def basis_model(self) -> Potential | None:
+        """The model whose basis is to be used, if one is named."""
+        return None if self.basis is None else load_features(self.basis)
+
+    def checkpoint_for(self, model: Path, way: str | None) -> Path | None:
+        """Where checkpoints go; None where there are none. An InputError if one must not be overwritten."""
+        from ..checkpoint import checked_path
+
+        if way is not None:
+            return None
+        return checked_path(self.checkpoint or model.with_name(model.name + ".checkpoint"), resume=self.resume)
+
+
+@dataclass(frozen=True)
 class MachineOptions:
     """What to compute with."""
 
@@ -119,6 +160,27 @@ class MachineOptions:
         return load_potential(model).on(device, checked_precision(self.precision), self.kernels)
 
 
+@dataclass(frozen=True)
+class MemoryOptions:
+    """How much of the machine a fit may take."""
+
+    memory: Annotated[
+        str | None,
+        Option(help="Keep within this much memory, such as 4GiB; equations that do not fit go to --scratch.",
+               metavar="SIZE", rich_help_panel=MACHINE),
+    ] = None  # fmt: skip
+    scratch: Annotated[
+        Path | None,
+        Option(help="Folder on a disk for equations that do not fit in memory; by default $TMPDIR or /var/tmp.",
+               metavar="FOLDER", rich_help_panel=MACHINE),
+    ] = None  # fmt: skip
+
+    @property
+    def limit(self) -> int | None:
+        """In bytes."""
+        return None if self.memory is None else bytes_from(self.memory)
+
+
 def checked_precision(text: str | None) -> Precision | None:
     """The same text, if it names a precision."""
     if text not in (None, "float32", "float64"):
@@ -126,11 +188,21 @@ def checked_precision(text: str | None) -> Precision | None:
     return text  # type: ignore[return-value]  # one of the three
 
 
-def load_potential(model: Path) -> Potential:
+def load_potential(model: Path) -> Potential | ExactPotential:
     """The potential of a model file."""
     from ..modelfile import load_model
 
     return load_model(model)
+
+
+def load_features(model: Path) -> Potential:
+    """The potential of a model file, which must have random features."""
+    from ..potential import Potential
+
+    potential = load_potential(model)
+    if not isinstance(potential, Potential):
+        raise InputError(f"{model} has explicit kernels and no random features. Use a model that has.")
+    return potential
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from ..resources import GIB
 from .screen import facts, table
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def metrics_as_json(metrics: Metrics) -> dict[str, Any]:
 def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] | None = None) -> Group:
     """What was trained, on what, how: from the header of a model file."""
     recipe, provenance, data = header["recipe"], header["provenance"], header["provenance"].get("data", {})
-    features, fchl19, versions = recipe["features"], recipe["representation"], provenance.get("versions", {})
+    fchl19, versions = recipe["representation"], provenance.get("versions", {})
     rows = provenance.get("targets", {})
     weights = {kind: recipe[f"{kind}_weight"] for kind in ("energy", "force", "stress")}
     lost = ", ".join(f"{max(0.0, 1.0 - part):.1g} of {name}" for name, part in (explained or {}).items())
@@ -65,36 +66,73 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
             "data": _data(data),
             "structures": f"{provenance.get('structures', 0):,} with {provenance.get('atoms', 0):,} atoms",
             "equations": ", ".join(f"{n:,} {kind}" for kind, n in rows.items()),
-            "features": f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}"
-            + (", cos and sin pairs" if features["paired"] else "")
-            + (", own weights for each element" if features["blocks"] else ""),
+            **_method(recipe),
             "representation": f"FCHL19, cutoff {fchl19['cutoff']:g} Å, {fchl19['n_radial2']} + {fchl19['n_radial3']} "
             f"radial functions, angular {fchl19['angular']} of {fchl19['n_angular']}",
-            "projection": f"{recipe['rank']} axes" + (f"; unexplained variance {lost}" if lost else ""),
-            "ridge": f"{recipe['ridge']:g}",
+            "projection": "none"
+            if recipe["rank"] is None
+            else f"{recipe['rank']} axes" + (f"; unexplained variance {lost}" if lost else ""),
             "weights": ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items()),
             "solver": _solver(provenance.get("solution", {})),
             "seed": str(recipe["seed"]),
             "trained": f"in {_seconds(provenance.get('seconds', 0.0))} with {provenance.get('kernels', '?')} kernels, "
-            f"{recipe['precision']}, {provenance.get('threads', '?')} threads on {provenance.get('device', '?')}",
+            f"{recipe.get('precision', 'float64')}, {provenance.get('threads', '?')} threads "
+            f"on {provenance.get('device', '?')}",
             "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
             "citation": str(data.get("citation", "")),
         },
     )
 
 
+def _method(recipe: dict[str, Any]) -> dict[str, str]:
+    """Features or kernels, and what holds the weights back."""
+    if "features" not in recipe:
+        of_oqml = recipe["method"] == "oqml"
+        limit = {"threshold": f"{recipe['threshold']:g}"} if of_oqml else {"ridge": f"{recipe['ridge']:g}"}
+        return {"kernels": f"{recipe['method'].upper()}, Gaussian, σ = {recipe['sigma']:g}", **limit}
+    features = recipe["features"]
+    words = f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}"
+    words += ", cos and sin pairs" if features["paired"] else ""
+    words += ", own weights for each element" if features["blocks"] else ""
+    return {"features": words, "ridge": f"{recipe['ridge']:g}"}
+
+
 def _data(source: dict[str, Any]) -> str:
-    if source.get("parts"):
-        return "; ".join(_data(part) for part in source["parts"])
-    split = f":{source['split']}" if source.get("split") else ""
     draws = f" ({', '.join(source['draws'])})" if source.get("draws") else ""
+    if source.get("parts"):
+        return "; ".join(_data(part) for part in source["parts"]) + draws
+    split = f":{source['split']}" if source.get("split") else ""
     return f"{source.get('name', '')}{split}{draws}"
 
 
 def _solver(solution: dict[str, Any]) -> str:
+    disk = solution.get("out_of_core")
+    if disk is not None:
+        gib = {name: f"{disk[name] / GIB:.1f} GiB" for name in ("disk_bytes", "bytes_read", "bytes_written")}
+        moved = f"{gib['bytes_read']} read, {gib['bytes_written']} written"
+        return f"direct, out of core: {gib['disk_bytes']} on disk, {moved}"
+    if "ranks" in solution:
+        return f"direct, equations by {solution['ranks']['size']} ranks"
     if solution.get("solver") != "iterative":
         return str(solution.get("solver", ""))
     return f"iterative, {len(solution.get('history', []))} steps: {solution.get('converged', '')}"
+
+
+def equations_facts(title: str, header: dict[str, Any]) -> Group:
+    """What equations are of, in which basis: from the header of an equations file."""
+    features, position = header["recipe"]["features"], header["position"]
+    return facts(
+        title,
+        {
+            "elements": ", ".join(symbol(z) for z in header["elements"]),
+            "data": _data(header["data"]),
+            "structures": f"{header['structures']:,} with {header['atoms']:,} atoms",
+            "equations": ", ".join(f"{part['n']:,} {kind}" for kind, part in header["parts"].items()),
+            "features": f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}",
+            "references": "as given" if header["given_reference_energies"] else "least squares",
+            "checkpoint": "" if position is None else f"{position['done']:,} of {position['of']:,} structures are in",
+        },
+    )
 
 
 def _seconds(seconds: float) -> str:

@@ -14,7 +14,9 @@ from ..errors import InputError
 from .options import checked_precision
 
 if TYPE_CHECKING:
+    from ..exact import ExactRecipe
     from ..recipes import Recipe
+    from ..representation import FCHL19
 
 RECIPE, TARGETS = "Recipe", "What to learn from"
 KINDS = ("energies", "forces", "stress")
@@ -30,9 +32,17 @@ class RecipeOptions:
     features: Annotated[
         int | None, Option(help="Number of random features: more is better and slower.", rich_help_panel=RECIPE)
     ] = None
-    method: Annotated[str | None, Option(help="Feature map.", metavar="sorf|rff|orf", rich_help_panel=RECIPE)] = None
+    method: Annotated[
+        str | None,
+        Option(help="Feature map; or explicit kernels, exact and costly: oqml, gpr.", metavar="sorf|rff|orf|oqml|gpr",
+               rich_help_panel=RECIPE),
+    ] = None  # fmt: skip
     sigma: Annotated[float | None, Option(help="Width of the kernel.", rich_help_panel=RECIPE)] = None
     ridge: Annotated[float | None, Option(help="Regularisation.", rich_help_panel=RECIPE)] = None
+    threshold: Annotated[
+        float | None,
+        Option(help="OQML: singular values below this part of the largest are left out.", rich_help_panel=RECIPE),
+    ] = None
     rank: Annotated[int | None, Option(help="Axes kept of each element's environments.", rich_help_panel=RECIPE)] = None
     cutoff: Annotated[float | None, Option(help="How far an atom sees, in Å.", rich_help_panel=RECIPE)] = None
     angular: Annotated[
@@ -66,17 +76,62 @@ class RecipeOptions:
                metavar="LIST|FILE", rich_help_panel=TARGETS),
     ] = None  # fmt: skip
 
-    def make(self, precision: str | None) -> Recipe:
-        """The recipe, checked."""
+    def make(self, precision: str | None, start: Recipe | None = None) -> Recipe | ExactRecipe:
+        """The recipe, checked; `start` is what the options change, instead of the named one."""
         from dataclasses import replace
 
+        from ..exact.recipe import METHODS
         from ..recipes import NAMED
-        from ..representation import COSINE_SERIES, ENERGIES_AND_FORCES
 
         if self.recipe not in NAMED:
             raise InputError(f"There is no recipe {self.recipe!r}. Known are {', '.join(NAMED)}.")
-        base = NAMED[self.recipe]
-        representation = base.representation
+        base = NAMED[self.recipe] if start is None else start
+        representation = self._representation(base.representation)
+        if self.method in METHODS:
+            return self._make_exact(base, representation, precision)
+        if self.solver not in (None, "direct", "iterative"):
+            raise InputError(f"--solver is direct or iterative, got {self.solver!r}.")
+        if self.threshold is not None:
+            raise InputError("--threshold belongs to --method oqml. Random features have --ridge.")
+        features: dict[str, Any] = {"n_features": self.features, "method": self.method, "sigma": self.sigma}
+        recipe = replace(
+            base,
+            representation=representation,
+            features=replace(base.features, **_given(features)),
+            solver=replace(base.solver, **_given({"method": self.solver})),
+            **self._shared(),
+            **_given({"precision": checked_precision(precision)}),
+        )
+        recipe.check()
+        return recipe
+
+    def _make_exact(self, base: Recipe, representation: FCHL19, precision: str | None) -> ExactRecipe:
+        from ..exact import ExactRecipe
+
+        strange: dict[str, object] = {"--features": self.features, "--solver": self.solver}
+        strange |= {"--ridge": self.ridge} if self.method == "oqml" else {"--threshold": self.threshold}
+        if given := [name for name, value in strange.items() if value is not None]:
+            raise InputError(f"{', '.join(given)} means nothing with --method {self.method}. Leave it out.")
+        if checked_precision(precision) == "float32":
+            raise InputError(f"--method {self.method} trains in float64 only. Leave --precision out.")
+        # of a named recipe, what kernels share with features
+        names = ("ridge", "energy_weight", "force_weight", "stress_weight", "size_exponent", "projection_samples")
+        shared = {"sigma": base.features.sigma} | {name: getattr(base, name) for name in names}
+        chosen = {**shared, **self._shared(), **_given({"sigma": self.sigma, "threshold": self.threshold})}
+        recipe = ExactRecipe(method=self.method, representation=representation, **chosen)  # type: ignore[arg-type]
+        recipe.check()
+        return recipe
+
+    def _shared(self) -> dict[str, Any]:
+        """What is given of the options that every method has."""
+        names = ("ridge", "rank", "seed", "energy_weight", "force_weight", "stress_weight")
+        return _given({name: getattr(self, name) for name in names})
+
+    def _representation(self, representation: FCHL19) -> FCHL19:
+        from dataclasses import replace
+
+        from ..representation import COSINE_SERIES, ENERGIES_AND_FORCES
+
         if self.angular is not None and self.angular != representation.angular:
             known = {"pair": ENERGIES_AND_FORCES, "series": COSINE_SERIES}
             if self.angular not in known:
@@ -86,24 +141,7 @@ class RecipeOptions:
             representation = replace(
                 representation, angular=like.angular, n_angular=like.n_angular, weight3=like.weight3
             )
-        if self.cutoff is not None:
-            representation = replace(representation, cutoff=self.cutoff)
-        if self.solver not in (None, "direct", "iterative"):
-            raise InputError(f"--solver is direct or iterative, got {self.solver!r}.")
-        features: dict[str, Any] = {"n_features": self.features, "method": self.method, "sigma": self.sigma}
-        chosen: dict[str, Any] = {
-            name: getattr(self, name)
-            for name in ("ridge", "rank", "seed", "energy_weight", "force_weight", "stress_weight")
-        } | {"precision": checked_precision(precision)}
-        recipe = replace(
-            base,
-            representation=representation,
-            features=replace(base.features, **_given(features)),
-            solver=replace(base.solver, **_given({"method": self.solver})),
-            **_given(chosen),
-        )
-        recipe.check()
-        return recipe
+        return representation if self.cutoff is None else replace(representation, cutoff=self.cutoff)
 
     def chosen_targets(self) -> tuple[str, ...] | None:
         """The kinds of labels to learn from, or None for all."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from rich import box
 from rich.console import Console, Group
@@ -97,6 +98,22 @@ def _finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+@contextmanager
+def warnings_shown() -> Iterator[None]:
+    """Warnings of the library as framed messages."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: panel("Warning", str(message), colour="yellow")
+        yield
+
+
+class Remark(ProgressColumn):
+    """What the work says of itself beside its bar, such as its rate."""
+
+    def render(self, task: Task) -> Text:
+        return Text(task.fields.get("remark", ""), style="dim")
+
+
 class Remaining(ProgressColumn):
     """Time left, from the speed since the beginning: portions are few and large, rich would wait for several."""
 
@@ -107,20 +124,26 @@ class Remaining(ProgressColumn):
         return Text(f"{timedelta(seconds=seconds)} left")
 
 
+class Tell(Protocol):
+    """What `progress` gives: `training.Progress`, without waiting for torch."""
+
+    def __call__(self, what: str, done: int, of: int, remark: str = "", /) -> None: ...
+
+
 @contextmanager
-def progress() -> Iterator[Callable[[str, int, int], None]]:
-    """`tell(what, done, of)` draws a bar with the remaining time for each `what`, on stderr and in terminals only."""
+def progress(*, shown: bool = True) -> Iterator[Tell]:
+    """`tell(what, done, of, remark)` draws a bar with the remaining time for each `what`, in terminals only."""
     to = console(stderr=True)
-    columns = (TextColumn("{task.description:<12}"), BarColumn(40), TaskProgressColumn(), Remaining())
-    with Progress(*columns, console=to, transient=True, disable=not to.is_terminal) as bars:
+    columns = (TextColumn("{task.description:<12}"), BarColumn(40), TaskProgressColumn(), Remaining(), Remark())
+    with Progress(*columns, console=to, transient=True, disable=not (shown and to.is_terminal)) as bars:
         tasks: dict[str, TaskID] = {}
 
-        def tell(what: str, done: int, of: int) -> None:
+        def tell(what: str, done: int, of: int, remark: str = "", /) -> None:
             # one step in all has no fraction to show: its bar only moves, and goes when the next step begins
             if what not in tasks:
                 for task in bars.tasks:
                     bars.update(task.id, visible=task.total is not None)
                 tasks[what] = bars.add_task(what, total=of if of > 1 else None)
-            bars.update(tasks[what], completed=done)
+            bars.update(tasks[what], completed=done, remark=remark)
 
         yield tell

@@ -4,22 +4,31 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from ..errors import InputError
 from ..files import check_output
-from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from .options import (
+    DATA_HELP,
+    DataOptions,
+    Debug,
+    Json,
+    KeepOptions,
+    LabelCheck,
+    MachineOptions,
+    MemoryOptions,
+    Overwrite,
+    spread,
+)
 from .reading import error_table, metrics_as_json, model_facts, symbol
 from .recipe_options import RecipeOptions
-from .screen import note, panel, progress, show, show_json, teaching
-from .working import evaluate_all
+from .screen import note, progress, show, show_json, teaching, warnings_shown
+from .working import check_labels, evaluate_all, resumable
 
 if TYPE_CHECKING:
-    import torch
-
     from ..datasets import Dataset
+    from ..exact import ExactPotential
     from ..label_check import LabelReport
     from ..metrics import Metrics
     from ..potential import Potential
@@ -30,12 +39,19 @@ HELP = teaching(
 DATA is a file (.npz, extended XYZ, or anything ASE reads), a stored split of it (PATH:SPLIT), a slice (PATH@0:1000), or
 a public set by name (`qml-lightning datasets`). Output, options and labels are checked before the work begins.
 
+A fit of many minutes keeps a checkpoint beside the model until it ends: if it is stopped, even by the power, give the
+same command again with --resume. --equations keeps what `update` and `merge` need to add structures later.
+
 [bold]Examples[/bold]
 
   qml-lightning train ethanol:train -m ethanol.safetensors --valid ethanol:test
   qml-lightning train mine.extxyz -m mine.safetensors --train-size 1000
   qml-lightning train mine.npz:train -m mine.safetensors --energy-unit kcal/mol
   qml-lightning train crystal.traj -m crystal.safetensors --cutoff 5
+  qml-lightning train large.npz -m large.safetensors --equations large.equations
+  qml-lightning train large.npz -m large.safetensors --resume
+  qml-lightning train mine.extxyz -m large.safetensors --features 32768 --memory 4GiB --scratch /disk
+  torchrun --nproc-per-node 8 -m qml_lightning train mine.extxyz -m mine.safetensors --device cuda
 """
 )
 # Structures on which training errors are told when there is no --valid.
@@ -48,34 +64,55 @@ def command(
     model: Annotated[Path, Option("--model", "-m", help="File to write, such as model.safetensors.")],
     recipe: RecipeOptions,
     reading: DataOptions,
+    keep: KeepOptions,
     machine: MachineOptions,
+    memory: MemoryOptions,
     train_size: Annotated[
         int | None, Option(min=1, help="Train on this many structures, drawn by the seed.", metavar="N")
     ] = None,
     valid: Annotated[str | None, Option(help="Structures to tell the errors on, like DATA.", metavar="DATA")] = None,
     report: Annotated[Path | None, Option(help="Also write a one-page summary, .png or .html.", metavar="FILE")] = None,
-    label_check: Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")] = True,
+    label_check: LabelCheck = True,
     overwrite: Overwrite = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
+    from ..distributed import joined, own_rank, several_ranks
+
+    rank = own_rank()  # of several processes only the first writes and tells
     # all that can fail early, fails now
-    check_output(model, overwrite)
-    if report is not None:
+    if rank == 0:
+        check_output(model, overwrite)
+    if report is not None and rank == 0:
         from ..report.summary import check_report
 
         check_report(report, overwrite=overwrite)
     targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()
     device = machine.prepare()
-    the_recipe = recipe.make(machine.precision)
+    basis = keep.basis_model()
+    the_recipe = recipe.make(machine.precision, None if basis is None else basis.recipe)
 
     from .. import fit
+    from ..fit import special_way
     from ..kernels import kernels_for
     from ..modelfile import save_model
     from ..neighbours import check_distances, element_indices
 
+    checkpoint = keep.checkpoint_for(
+        model,
+        special_way(
+            the_recipe,
+            memory.limit is not None,
+            several_ranks(),
+            equations=keep.equations is not None,
+            checkpoint=keep.checkpoint is not None or keep.resume,
+            basis=basis is not None,
+        ),
+    )
+    if keep.equations is not None and rank == 0:
+        check_output(keep.equations, overwrite)
     kernels_for(device, the_recipe.dtype, machine.kernels)
-    with progress() as tell:
+    with progress(shown=rank == 0) as tell, warnings_shown(), resumable(checkpoint):
         tell("reading", 0, 1)
         dataset = reading.load(data)
         if train_size is not None:
@@ -85,18 +122,32 @@ def command(
         if held_out is not None:
             element_indices(held_out.structures.numbers, dataset.structures.elements)
         tell("label check", 0, 1)
-        checked = _check_labels(dataset, device) if label_check else None
+        checked = check_labels(dataset, device) if label_check and rank == 0 else None
         tell("axes", 0, 1)
-        potential = fit(
-            dataset,
-            the_recipe,
-            targets=targets,
-            reference_energies=reference_energies,
-            device=device,
-            kernels=machine.kernels,
-            progress=tell,
-        )
-    save_model(potential, model, overwrite=overwrite)
+        with joined(device) as ranks:
+            # a mapping: mypy does not try all unions of so many options for both kinds of recipe
+            options: dict[str, Any] = {
+                "targets": targets,
+                "reference_energies": reference_energies,
+                "basis": basis,
+                "equations": keep.equations,
+                "checkpoint": checkpoint,
+                "checkpoint_seconds": keep.checkpoint_seconds,
+                "resume": keep.resume,
+                "overwrite": overwrite,
+                "device": device if ranks is None else ranks.device,
+                "kernels": machine.kernels,
+                "memory_limit": memory.limit,
+                "scratch": memory.scratch,
+                "ranks": ranks,
+                "progress": tell,
+            }
+            potential = fit(dataset, the_recipe, **options)
+        if rank > 0:
+            return
+        save_model(potential, model, overwrite=overwrite)
+    if checkpoint is not None:
+        checkpoint.unlink(missing_ok=True)
 
     shown = held_out or (dataset if len(dataset) <= SHOWN else dataset.subsample(SHOWN, the_recipe.seed))
     predictor = potential.on(device, None, machine.kernels)
@@ -105,25 +156,7 @@ def command(
         from ..report.summary import write_summary
 
         write_summary(report, potential, shown, prediction, held_out=held_out is not None, overwrite=overwrite)
-    _tell(_Trained(model, report, potential, checked, metrics, valid), dataset, as_json)
-
-
-def _check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
-    """What the label check says: nothing, a warning, or an InputError when it is clear-cut."""
-    from ..label_check import check_labels
-
-    if not {"energies", "forces"} <= set(dataset.labels.kinds):
-        return None
-    found = check_labels(dataset, device=device)
-    text = "\n".join(found.findings)
-    if found.refuse:
-        raise InputError(
-            f"The labels of {dataset.source.name} contradict each other.\n{text}\n"
-            "Correct that, or train all the same with --no-label-check."
-        )
-    if not found.ok:
-        panel("Warning", text, colour="yellow")
-    return found
+    _tell(_Trained(model, report, keep.equations, potential, checked, metrics, valid), dataset, as_json)
 
 
 @dataclass(frozen=True)
@@ -132,7 +165,8 @@ class _Trained:
 
     model: Path
     report: Path | None
-    potential: Potential
+    equations: Path | None
+    potential: Potential | ExactPotential
     labels: LabelReport | None
     metrics: Metrics
     valid: str | None
@@ -149,6 +183,7 @@ def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
             {
                 "model": str(done.model),
                 "report": None if done.report is None else str(done.report),
+                "equations": None if done.equations is None else str(done.equations),
                 **header,
                 "explained_variance": explained,
                 "label_check": None if done.labels is None else asdict(done.labels),
@@ -161,4 +196,8 @@ def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
     where = f"Errors on {done.valid}" if done.valid else "Errors on the training set"
     n = f"{done.metrics.structures:,} structures"
     show(model_facts("Trained", header, explained), error_table(f"{where} ({n})", done.metrics))
-    show(f"The model is in {done.model}." + (f" The summary is in {done.report}." if done.report else ""))
+    show(
+        f"The model is in {done.model}."
+        + (f" The summary is in {done.report}." if done.report else "")
+        + (f" The equations are in {done.equations}." if done.equations else "")
+    )

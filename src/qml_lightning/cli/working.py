@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .screen import progress
+from ..errors import InputError
+from .screen import note, panel, progress
 
 if TYPE_CHECKING:
+    import torch
+
     from ..datasets import Dataset
+    from ..label_check import LabelReport
     from ..metrics import Metrics
     from ..potential import Prediction, Predictor
     from ..structures import Structures
@@ -50,3 +57,34 @@ def evaluate_all(predictor: Predictor, data: Dataset) -> tuple[Metrics, Predicti
         predictor, data.structures, forces=labels.forces is not None, stress=labels.stress is not None
     )
     return compare(data.structures, labels, prediction), prediction
+
+
+def check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
+    """What the label check says: nothing, a warning, or an InputError when it is clear-cut."""
+    from ..label_check import check_labels as check
+
+    if not {"energies", "forces"} <= set(dataset.labels.kinds):
+        return None
+    found = check(dataset, device=device)
+    text = "\n".join(found.findings)
+    if found.refuse:
+        raise InputError(
+            f"The labels of {dataset.source.name} contradict each other.\n{text}\n"
+            "Correct that, or train all the same with --no-label-check."
+        )
+    if not found.ok:
+        panel("Warning", text, colour="yellow")
+    return found
+
+
+@contextmanager
+def resumable(checkpoint: Path | None) -> Iterator[None]:
+    """When the work ends badly and there is a checkpoint, say how to go on."""
+    try:
+        yield
+    except InputError:
+        raise  # the same command would be refused again
+    except BaseException:
+        if checkpoint is not None and checkpoint.exists():
+            note(f"Nothing before the checkpoint {checkpoint} is lost: give the same command again with --resume.")
+        raise

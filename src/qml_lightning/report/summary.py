@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError
+from ..exact import ExactRecipe
 from ..files import atomic, check_output
 from ..metrics import Metrics, compare
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..datasets import Dataset
+    from ..exact import ExactPotential
     from ..potential import Potential, Prediction
 
 SUFFIXES = (".png", ".html")
@@ -59,7 +61,7 @@ def check_report(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
 
 def write_summary(
     path: str | os.PathLike[str],
-    potential: Potential,
+    potential: Potential | ExactPotential,
     data: Dataset,
     prediction: Prediction,
     *,
@@ -78,7 +80,7 @@ def write_summary(
         temporary.write_bytes(picture)
 
 
-def draw(potential: Potential, data: Dataset, prediction: Prediction, *, held_out: bool) -> Figure:
+def draw(potential: Potential | ExactPotential, data: Dataset, prediction: Prediction, *, held_out: bool) -> Figure:
     """The page as a matplotlib figure."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -102,7 +104,7 @@ def draw(potential: Potential, data: Dataset, prediction: Prediction, *, held_ou
     return figure
 
 
-def _title(potential: Potential) -> str:
+def _title(potential: Potential | ExactPotential) -> str:
     name = potential.provenance.get("data", {}).get("name", "")
     return f"QML-Lightning: {name}" if name else "QML-Lightning"
 
@@ -200,17 +202,24 @@ def _milli(value: float) -> str:
     return f"{1000 * value:#.3g}".removesuffix(".")
 
 
-def _facts(axes: Axes, potential: Potential) -> None:
+def _facts(axes: Axes, potential: Potential | ExactPotential) -> None:
     recipe, made = potential.recipe, potential.provenance
     fchl19 = recipe.representation
+    if isinstance(recipe, ExactRecipe):
+        method = {"kernels": f"{recipe.method.upper()}, σ = {recipe.sigma:g}"}
+        limit = ("ridge", recipe.ridge) if recipe.method == "gpr" else ("threshold", recipe.threshold)
+    else:
+        features = recipe.features
+        method = {"features": f"{features.n_features:,} {features.method.upper()}, σ = {features.sigma:g}"}
+        limit = ("ridge", recipe.ridge)
     lost = max(0.0, 1.0 - float(potential.projection.explained.min()))
     values = {
         "structures": f"{made.get('structures', 0):,} ({made.get('atoms', 0):,} atoms)",
         "equations": ", ".join(f"{n:,} {kind}" for kind, n in made.get("targets", {}).items()),
-        "features": f"{recipe.features.n_features:,} {recipe.features.method.upper()}, σ = {recipe.features.sigma:g}",
+        **method,
         "representation": f"FCHL19, {fchl19.cutoff:g} Å, angular {fchl19.angular}",
-        "projection": f"{recipe.rank} axes, unexplained variance {lost:.0e}",
-        "ridge": f"{recipe.ridge:g}",
+        "projection": "none" if recipe.rank is None else f"{recipe.rank} axes, unexplained variance {lost:.0e}",
+        limit[0]: f"{limit[1]:g}",
         "time": f"{made.get('seconds', 0.0):.1f} s, {made.get('threads', '?')} threads, {made.get('kernels', '?')}",
     }
     _table(axes, "Training", (Column(0.0, grey=True), Column(0.3)), [(k, v) for k, v in values.items() if v])

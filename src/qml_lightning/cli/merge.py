@@ -1,0 +1,63 @@
+"""`qml-lightning merge`: equations of several fits put together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from ..errors import InputError
+from ..files import check_output
+from .options import Debug, Json, Overwrite, Repeated
+from .reading import equations_facts
+from .screen import progress, show, show_json, teaching
+
+HELP = teaching(
+    """Add the equations of several fits, as if one fit had seen all of their structures.
+
+They must be in one basis: train the first, and the others with --basis and its model. The fits can run on different
+machines. `update` makes a model from the sum.
+
+[bold]Examples[/bold]
+
+  qml-lightning train a.npz -m a.safetensors --equations a.equations
+  qml-lightning train b.npz -m b.safetensors --equations b.equations --basis a.safetensors
+  qml-lightning merge a.equations b.equations -o both.equations
+  qml-lightning update a.safetensors --equations both.equations -o both.safetensors
+"""
+)
+
+
+def command(
+    equations: Annotated[
+        list[Path], Argument(help="Files that train --equations wrote.", metavar="EQUATIONS…", show_default=False)
+    ],
+    output: Annotated[Path, Option("--output", "-o", help="File to write.")],
+    repeated: Repeated = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    check_output(output, overwrite)
+    if len(equations) < 2:
+        raise InputError("Name at least two files of equations to add.")
+
+    from ..equations import merged
+    from ..equationsfile import header_of, load_equations, save_equations
+
+    with progress() as tell:
+        tell("merging", 0, len(equations))
+        whole = load_equations(equations[0])
+        for done, path in enumerate(equations[1:], 2):
+            try:
+                whole = merged(whole, load_equations(path), repeated=repeated)
+            except InputError as problem:
+                raise InputError(f"{path}: {problem}") from problem
+            tell("merging", done, len(equations))
+        save_equations(whole, output, overwrite=overwrite)
+    header = header_of(whole)
+    if as_json:
+        show_json({"output": str(output), **header})
+    else:
+        show(equations_facts("Merged", header), f"The equations are in {output}.")

@@ -1,0 +1,110 @@
+"""`qml-lightning update`: structures added to an earlier fit, or taken out of it, without its data."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
+
+from ..errors import InputError
+from ..files import atomic, check_output
+from .options import (
+    DATA_HELP,
+    DataOptions,
+    Debug,
+    Json,
+    LabelCheck,
+    MachineOptions,
+    Overwrite,
+    Repeated,
+    load_features,
+    spread,
+)
+from .reading import model_facts
+from .screen import progress, show, show_json, teaching
+from .working import check_labels
+
+HELP = teaching(
+    """Add structures to an earlier fit, or take them out again, without the data it was made from.
+
+The model and the equations that train --equations kept are replaced by new ones, both or none; with -o the model goes
+to another file. The result is that of training on all structures with the axes and features of MODEL. Without NEWDATA
+the equations are solved again, with another ridge or energy weight if you like.
+
+[bold]Examples[/bold]
+
+  qml-lightning update m.safetensors new.extxyz --equations m.equations
+  qml-lightning update m.safetensors new.extxyz --equations m.equations -o m2.safetensors
+  qml-lightning update m.safetensors bad.extxyz --equations m.equations --remove
+  qml-lightning update m.safetensors --equations m.equations -o smooth.safetensors --ridge 1e-8
+"""
+)
+
+
+@spread
+def command(
+    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
+    equations: Annotated[Path, Option(help="The equations of the model.", metavar="FILE")],
+    reading: DataOptions,
+    machine: MachineOptions,
+    data: Annotated[str | None, Argument(help=DATA_HELP, metavar="NEWDATA", show_default=False)] = None,
+    output: Annotated[Path | None, Option("--output", "-o", help="Write the model here instead.")] = None,
+    remove: Annotated[bool, Option("--remove", help="Take the structures out instead of adding them.")] = False,
+    repeated: Repeated = False,
+    ridge: Annotated[float | None, Option(help="Another ridge than that of the model.")] = None,
+    energy_weight: Annotated[float | None, Option(help="Another energy weight than that of the model.")] = None,
+    label_check: LabelCheck = True,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    target = output or model
+    check_output(target, overwrite or output is None)
+    device = machine.prepare()
+    started = time.perf_counter()
+
+    from ..basis import basis_difference
+    from ..equations import extended, solved
+    from ..equationsfile import load_equations, save_equations
+    from ..kernels import kernels_for
+    from ..modelfile import header_of, save_model
+
+    earlier = load_features(model)
+    changes = {"ridge": ridge, "energy_weight": energy_weight}
+    recipe = replace(earlier.recipe, **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
+    recipe.check()
+    if machine.precision not in (None, recipe.precision):
+        raise InputError(f"The equations were made in {recipe.precision}; leave out --precision.")
+    about: dict[str, Any] = {"kernels": kernels_for(device, recipe.dtype, machine.kernels).NAME, "device": str(device)}
+    dataset = None if data is None else reading.load(data)
+    if dataset is not None and label_check and not remove:
+        check_labels(dataset, device)
+    with progress() as tell:
+        tell("reading", 0, 1)
+        gathered = load_equations(equations, device=device)
+        if difference := basis_difference(earlier, gathered):
+            raise InputError(f"{equations} does not hold the equations of {model}: {difference}.")
+        if dataset is None:
+            potential = solved(gathered, recipe, use_up=True, **about, seconds=time.perf_counter() - started)
+            save_model(potential, target, overwrite=True)
+        else:
+            gathered = extended(
+                gathered, dataset, remove=remove, repeated=repeated, device=device, kernels=machine.kernels,
+                progress=tell,
+            )  # fmt: skip
+            tell("solving", 0, 1)
+            # written before the solve, which uses them up, and in place only after the model: if anything fails in
+            # between, model and equations are as they were, or the command can be given once more
+            with atomic(equations, overwrite=True) as temporary:
+                save_equations(gathered, temporary, overwrite=True)
+                potential = solved(gathered, recipe, use_up=True, **about, seconds=time.perf_counter() - started)
+                save_model(potential, target, overwrite=True)
+    header = header_of(potential)
+    if as_json:
+        show_json({"model": str(target), "equations": str(equations), **header})
+    else:
+        kept = "" if dataset is None else f" The equations in {equations} go with it."
+        show(model_facts("Updated", header), f"The model is in {target}.{kept}")

@@ -1,0 +1,88 @@
+"""A potential with explicit kernels: a sum over the environments of its training set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..baseline import Baseline
+from ..basis import Basis
+from ..kernels import kernels_for
+from ..potential import LocalModel, Model
+from ..projection import Projection
+from ..recipes import Precision, dtype_of
+from .kernel import energy_and_slope
+from .recipe import ExactRecipe
+
+
+@dataclass(frozen=True)
+class ExactPotential(Model):
+    """E_i = Σ_j k(x_i, y_j) (w_j + v_j·(x_i − y_j)) over training environments y_j of the element of atom i.
+
+    Environments are projected and in units of sigma.
+    """
+
+    elements: tuple[int, ...]
+    recipe: ExactRecipe
+    projection: Projection
+    element: Tensor  # (environments,) ascending
+    environments: Tensor  # (environments, columns) float64
+    weights: Tensor  # (environments,)
+    directions: Tensor | None  # (environments, columns); None: OQML, or GPR of energies alone
+    baseline: Baseline
+    provenance: dict[str, Any] = field(default_factory=dict)  # data, counts, time, versions: for people to read
+
+    def _basis(self, device: torch.device | str, precision: Precision | None, kernels: str | None) -> Basis:
+        dtype = dtype_of(precision or "float64")
+        return exact_basis(self.elements, self.recipe, self.projection, device, kernels, dtype)
+
+    def _local(self, basis: Basis) -> LocalModel:
+        own = [self._of_element(e, basis) for e in range(len(self.elements))]
+
+        def local(e: int, x: Tensor) -> tuple[Tensor, Tensor]:
+            centre, environments, weights, directions = own[e]
+            return energy_and_slope(x - centre, environments, weights, directions)
+
+        return local
+
+    def _of_element(self, e: int, basis: Basis) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+        """Centre, environments counted from it (small numbers, small rounding), weights and directions."""
+        here = self.element == e
+        y = self.environments[here]
+        centre = y.mean(0)
+        return (
+            basis.like(centre),
+            basis.like(y - centre),
+            basis.like(self.weights[here]),
+            None if self.directions is None else basis.like(self.directions[here]),
+        )
+
+
+def exact_basis(
+    elements: tuple[int, ...],
+    recipe: ExactRecipe,
+    projection: Projection,
+    device: torch.device | str,
+    kernels: str | None,
+    dtype: torch.dtype = torch.float64,
+) -> Basis:
+    """Representation and axes made ready on `device`; lengths in units of sigma, no feature maps."""
+    return Basis(
+        kernels_for(device, dtype, kernels),
+        elements,
+        recipe.representation.arguments(len(elements)),
+        (projection.matrices / recipe.sigma).to(device, dtype),
+        (),
+        False,
+    )
+
+
+def whole_representation(n_elements: int, recipe: ExactRecipe) -> Projection:
+    """Axes that leave the representation as it is."""
+    size = recipe.representation.arguments(n_elements).size
+    return Projection(
+        torch.eye(size, dtype=torch.float64).repeat(n_elements, 1, 1), torch.ones(n_elements, dtype=torch.float64)
+    )

@@ -1,0 +1,71 @@
+"""Every choice of a fit with explicit kernels, as one value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+import torch
+
+from .. import representation
+from ..errors import InputError
+from ..recipes import DEFAULT, check_weights
+from ..representation import FCHL19
+
+METHODS = ("oqml", "gpr")
+
+
+@dataclass(frozen=True)
+class ExactRecipe:
+    """All that decides a model with explicit kernels besides the data.
+
+    k(q, q′) = exp(−|q − q′|² / 2σ²) between environments of one element, 0 between elements. What bears the name of a
+    field of `Recipe` means the same: GPR is what the random features tend to as their number grows.
+    """
+
+    method: Literal["oqml", "gpr"] = "gpr"
+    representation: FCHL19 = representation.COSINE_SERIES
+    rank: int | None = None  # axes kept of each element's environments; None: the representation as it is
+    sigma: float = DEFAULT.features.sigma
+    ridge: float = DEFAULT.ridge  # GPR: variance of the noise of a target of weight 1
+    threshold: float = 1e-11  # OQML: singular values below this part of the largest are left out
+    energy_weight: float = DEFAULT.energy_weight
+    force_weight: float = DEFAULT.force_weight
+    stress_weight: float = DEFAULT.stress_weight
+    size_exponent: float = DEFAULT.size_exponent
+    projection_samples: int = DEFAULT.projection_samples
+    seed: int = 0  # of the sample that determines the axes
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return torch.float64  # a kernel matrix and a ridge of 1e-10 leave no room for single precision
+
+    def check(self) -> None:
+        """Nothing, or an InputError with the remedy."""
+        if self.method not in METHODS:
+            raise InputError(f"An exact method is {' or '.join(METHODS)}, got {self.method!r}.")
+        if not self.sigma > 0:
+            raise InputError(f"The kernel width sigma must be positive, got {self.sigma}.")
+        if self.rank is not None and self.rank < 1:
+            raise InputError(f"The rank must be positive, got {self.rank}. Leave it out to keep the representation.")
+        if not self.ridge >= 0:
+            raise InputError(f"The ridge must not be negative, got {self.ridge}.")
+        if not 0 <= self.threshold < 1:
+            raise InputError(
+                f"The threshold is a part of the largest singular value, from 0 to 1, got {self.threshold}."
+            )
+        check_weights(self.energy_weight, self.force_weight, self.stress_weight)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For a JSON header."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> ExactRecipe:
+        """The recipe that `as_dict` wrote."""
+        return cls(**{**values, "representation": FCHL19(**values["representation"])})
+
+
+GPR = ExactRecipe("gpr")
+OQML = replace(GPR, method="oqml")

@@ -1,0 +1,154 @@
+"""Equations on the command line: kept by train, added by merge, grown and shrunk by update."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from safetensors.torch import load_file
+
+from qml_lightning.cli import main, screen
+
+TINY = ["--features", "256", "--rank", "64", "--ridge", "1e-6", "--no-label-check"]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory) -> Path:
+    """A folder with a fit of 40 structures, one of 20 others in its basis, and one of all of them."""
+    folder = tmp_path_factory.mktemp("made")
+    first, rest = (
+        ["-m", f"{folder}/a.safetensors", "--equations", f"{folder}/a.eq"],
+        ["--basis", f"{folder}/a.safetensors"],
+    )
+    assert main(["train", "ethanol:train@0:40", *first, *TINY]) == 0
+    more = ["-m", f"{folder}/b.safetensors", "--equations", f"{folder}/b.eq", *rest, "--no-label-check"]
+    assert main(["train", "ethanol:train@40:60", *more]) == 0
+    assert main(["train", "ethanol:train@0:60", "-m", f"{folder}/all.safetensors", *rest, "--no-label-check"]) == 0
+    return folder
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch, made):
+    """Exit code, standard output and standard error of a command, in a folder with copies of what was made."""
+    monkeypatch.chdir(tmp_path)
+    for file in made.iterdir():
+        Path(file.name).write_bytes(file.read_bytes())
+
+    def run_(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return run_
+
+
+def same_model(one: str, other: str) -> bool:
+    a, b = load_file(one), load_file(other)
+    return all((a[key] - b[key]).abs().max() <= 1e-6 * b[key].abs().max() for key in ("weights", "baseline"))
+
+
+def test_update_equals_training_on_all_with_the_same_basis(run):
+    code, out, err = run(
+        "update", "a.safetensors", "ethanol:train@40:60", "--equations", "a.eq", "-o", "new.safetensors"
+    )
+    assert code == 0, err
+    assert "60 with 540 atoms" in out
+    assert same_model("new.safetensors", "all.safetensors")
+    assert not same_model("a.safetensors", "all.safetensors")
+
+
+def test_update_in_place_and_back_again(run):
+    before = Path("a.safetensors").read_bytes()
+    assert run("update", "a.safetensors", "ethanol:train@40:60", "--equations", "a.eq")[0] == 0
+    assert same_model("a.safetensors", "all.safetensors")
+    code, out, err = run("update", "a.safetensors", "ethanol:train@40:60", "--equations", "a.eq", "--remove", "--json")
+    assert code == 0, err
+    told = json.loads(out)
+    assert told["provenance"]["structures"] == 40
+    assert told["provenance"]["data"]["draws"] == ["without 20 of ethanol"]
+    Path("before.safetensors").write_bytes(before)
+    assert same_model("a.safetensors", "before.safetensors")
+
+
+def test_merge_then_update_without_data_makes_the_model_of_both(run):
+    code, out, err = run("merge", "a.eq", "b.eq", "-o", "both.eq")
+    assert code == 0, err
+    assert "60 energies, 1,620 forces" in out
+    assert run("update", "a.safetensors", "--equations", "both.eq", "-o", "both.safetensors")[0] == 0
+    assert same_model("both.safetensors", "all.safetensors")
+    assert json.loads(run("info", "both.eq", "--json")[1])["structures"] == 60
+    assert "60 with 540 atoms" in run("info", "both.eq")[1]
+
+
+def test_another_ridge_and_energy_weight_need_no_data(run):
+    options = ["--ridge", "1e-3", "--energy-weight", "10"]
+    assert run("update", "a.safetensors", "--equations", "a.eq", "-o", "smooth.safetensors", *options)[0] == 0
+    train = ["train", "ethanol:train@0:40", "-m", "wanted.safetensors", *TINY, *options]
+    assert run(*train)[0] == 0
+    assert same_model("smooth.safetensors", "wanted.safetensors")
+
+
+def test_what_does_not_go_together_is_refused_and_nothing_changes(run):
+    other = ["train", "ethanol:train@60:80", "-m", "c.safetensors", "--equations", "c.eq", *TINY]
+    assert run(*other)[0] == 0
+    before = {file.name: file.read_bytes() for file in Path().iterdir()}
+    for arguments, code, word in (
+        (["merge", "a.eq", "c.eq", "-o", "no.eq"], 2, "c.eq: Equations in different bases cannot be added"),
+        (["merge", "a.eq", "a.eq", "-o", "no.eq"], 2, "40 of 40 structures are in the equations already"),
+        (["merge", "a.eq", "-o", "no.eq"], 2, "at least two"),
+        (["merge", "a.eq", "b.eq", "-o", "c.eq"], 2, "--overwrite"),
+        (["merge", "a.eq", "a.safetensors", "-o", "no.eq"], 4, "not a qml-lightning equations file"),
+        (["update", "c.safetensors", "--equations", "a.eq"], 2, "a.eq does not hold the equations of c.safetensors"),
+        (["update", "a.safetensors", "ethanol:train@0:5", "--equations", "a.eq"], 2, "in the equations already"),
+        (["update", "a.safetensors", "ethanol:test@0:5", "--equations", "a.eq", "--remove"], 2, "not in the equations"),
+        (["update", "a.safetensors", "--equations", "a.eq", "-o", "b.safetensors"], 2, "--overwrite"),
+        (["update", "a.safetensors", "--equations", "a.eq", "--precision", "float64"], 2, "leave out --precision"),
+        (["update", "a.safetensors", "ethanol:train@40:60", "--equations", "a.eq", "--ridge", "-1"], 2, "negative"),
+        (["train", "ethanol:train@0:9", "-m", "n.safetensors", "--equations", "a.eq"], 2, "--overwrite"),
+        (
+            ["train", "ethanol:train@0:9", "-m", "n.safetensors", "--basis", "a.safetensors", "--rank", "32"],
+            2,
+            "rank is 64",
+        ),
+    ):
+        found, _, err = run(*arguments)
+        assert (found, word in " ".join(err.split())) == (code, True), (arguments, err)
+    assert {file.name: file.read_bytes() for file in Path().iterdir()} == before
+
+
+def test_an_update_that_cannot_be_solved_leaves_model_and_equations_as_they_were(run, monkeypatch):
+    from qml_lightning.errors import SolveError
+
+    def unsolvable(*_, **__):
+        raise SolveError("singular")
+
+    before = {file.name: file.read_bytes() for file in Path().iterdir()}
+    monkeypatch.setattr("qml_lightning.equations.solve", unsolvable)
+    assert run("update", "a.safetensors", "ethanol:train@40:60", "--equations", "a.eq")[0] == 5
+    assert {file.name: file.read_bytes() for file in Path().iterdir()} == before
+
+
+def test_the_bar_shows_the_rate_of_the_products_and_the_time_left(monkeypatch):
+    terminal = Console(file=io.StringIO(), force_terminal=True, width=110)
+    monkeypatch.setattr(screen, "console", lambda **_: terminal)
+    from qml_lightning import fit
+    from small_models import molecules, recipe
+
+    monkeypatch.setattr("qml_lightning.normal.BUFFER_BYTES", 8 * 64 * 400)
+    monkeypatch.setattr("qml_lightning.design.BATCH_NUMBERS", 10 * 28 * 64)
+    remarks = []
+    with screen.progress() as tell:
+
+        def both(what, done, of, remark=""):
+            tell(what, done, of, remark)
+            remarks.append((what, done, remark))
+
+        fit(molecules(30), recipe(n_features=64, ridge=1e-4), progress=both)
+    assert [done for what, done, _ in remarks if what == "equations"][-1] == 30
+    assert remarks[0] == ("equations", 0, "")
+    assert remarks[1][2].endswith(" GFLOP/s")
+    assert "GFLOP/s" in terminal.file.getvalue()
+    assert "left" in terminal.file.getvalue()
