@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
 READING_ORDER = (
     "errors", "units", "files", "tensorfile", "resources", "structures", "datasets", "kernels", "neighbours", "verlet",
     "representation", "projection", "features", "recipes", "baseline", "basis", "design", "matrixfree", "normal",
-    "solve", "conjugate", "tiles", "outofcore", "training",
+    "solve", "krylov", "tiles", "outofcore", "training",
     "potential", "equations", "distributed", "exact", "modelfile", "equationsfile", "checkpoint", "fit",
     "metrics", "label_check", "adapters", "report", "cli",
 )  # fmt: skip

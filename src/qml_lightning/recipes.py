@@ -32,10 +32,11 @@ def check_weights(energy: float, force: float, stress: float) -> None:
 class SolverSettings:
     """How the weights are found once the equations are known."""
 
-    # "iterative" needs a ridge of 1e-8 or more to converge soon; "direct" needs 8 bytes · N_F² of memory
+    # "direct" needs 8 bytes · N_F² of memory; "iterative" does not, and is faster from 32768 features on
     method: Literal["direct", "iterative"] = "direct"
     preconditioner_features: int = 8192  # of the small model whose direct solution guides the iteration
-    shift: float = 2.0  # µ / λ of the preconditioner
+    # µ / λ of the preconditioner: as large as the part of the kernel that its features do not tell from the whole one's
+    shift: float = 1000.0
     held_out: float = 0.03  # part of the structures that only tell when to stop
     tolerance: float = 1e-6  # of the residual, relative to the targets
     most_iterations: int = 500

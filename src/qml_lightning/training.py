@@ -12,9 +12,9 @@ from torch import Tensor
 
 from .baseline import Baseline
 from .basis import Basis
-from .conjugate import SmallModelPreconditioner, conjugate_gradients
 from .design import BATCH_NUMBERS, labelled_rows, targets_of
 from .errors import SolveError
+from .krylov import SmallModelPreconditioner, least_residuals
 from .matrixfree import matrix_free
 from .normal import Gram
 from .outofcore import OutOfCore, plan
@@ -83,7 +83,7 @@ def out_of_core_weights(
 
 
 def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> tuple[Tensor, dict[str, Any]]:
-    """Weights by conjugate gradients, preconditioned by a direct fit with fewer features, and a report.
+    """Weights by an iteration, preconditioned by a direct fit with fewer features, and a report.
 
     A few structures are held out: the iteration ends when their error falls no more.
     """
@@ -98,7 +98,7 @@ def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Prog
     small = rows.with_first(n_small)
     gram = _small_gram(small.basis, learn, recipe, tell)
     precondition = SmallModelPreconditioner(small, gram, settings.shift * recipe.ridge)
-    state = conjugate_gradients(
+    state = least_residuals(
         rows,
         y,
         recipe.ridge,

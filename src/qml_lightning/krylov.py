@@ -1,0 +1,193 @@
+"""Ridge regression by iteration, with a small direct model inside: no matrix of rows is formed. Knows no atoms."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .errors import SolveError
+from .solve import cholesky
+
+# Steps whose vectors are kept before the iteration starts anew from where it is: each keeps a row and its weights.
+WINDOW = 150
+
+
+class Operator(Protocol):
+    """A matrix Z known by its products, in float64."""
+
+    @property
+    def n_rows(self) -> int: ...
+
+    @property
+    def n_columns(self) -> int: ...
+
+    def times(self, weights: Tensor) -> Tensor:
+        """Z w, (rows,)."""
+        ...
+
+    def transposed_times(self, residual: Tensor) -> Tensor:
+        """Zᵀ v, (columns,)."""
+        ...
+
+
+@dataclass(frozen=True)
+class Iteration:
+    """One step of the solver, as it is told to the caller."""
+
+    number: int
+    residual: float  # |y − (Z Zᵀ + ridge) β| / |y|
+    held_out: float | None  # root mean square error on rows that were not learnt from; None where it was not looked at
+    seconds: float  # since the start
+
+
+@dataclass
+class State:
+    """All that the iteration needs to go on: a restart file holds this."""
+
+    base: Tensor  # (columns,) weights before the present window
+    residual: Tensor  # (rows,) what these leave
+    vectors: Tensor  # (WINDOW + 1, rows) orthonormal
+    images: Tensor  # (WINDOW, columns) Zᵀ P⁻¹ v of each
+    hessenberg: Tensor  # (WINDOW + 1, WINDOW)
+    steps: int = 0  # of the present window
+    number: int = 0
+    history: list[Iteration] = field(default_factory=list)
+
+    @property
+    def coefficients(self) -> Tensor:
+        """Of the vectors, so that the residual is as small as can be, (steps,)."""
+        matrix = self.hessenberg[: self.steps + 1, : self.steps]
+        first = torch.zeros(self.steps + 1, 1, dtype=matrix.dtype, device=matrix.device)
+        first[0] = self.residual.norm()
+        solution: Tensor = torch.linalg.lstsq(matrix, first).solution
+        return solution[:, 0]
+
+    @property
+    def weights(self) -> Tensor:
+        return self.base + self.coefficients @ self.images[: self.steps]
+
+    @property
+    def error(self) -> float:
+        """Norm of the residual."""
+        left = -(self.hessenberg[: self.steps + 1, : self.steps] @ self.coefficients)
+        left[0] += self.residual.norm()
+        return float(left.norm())
+
+    def start_anew(self) -> None:
+        """An empty window, from the weights found so far."""
+        coefficients = self.coefficients
+        taken = (self.hessenberg[: self.steps + 1, : self.steps] @ coefficients) @ self.vectors[: self.steps + 1]
+        self.base, self.residual = self.weights, self.residual - taken
+        self.vectors[0] = self.residual / self.residual.norm()
+        self.hessenberg.zero_()
+        self.steps = 0
+
+
+class SmallModelPreconditioner:
+    """The direct solution with few features preconditions that with many.
+
+    P⁻¹ v = (v − Z_s (Z_sᵀ Z_s + shift)⁻¹ Z_sᵀ v) / shift, the inverse of Z_s Z_sᵀ + shift (Woodbury).
+    """
+
+    def __init__(self, small: Operator, gram: Tensor, shift: float) -> None:
+        """`gram` is the lower triangle of Z_sᵀ Z_s, overwritten by its factor."""
+        self.small = small
+        self.shift = shift
+        self.factor = cholesky(gram, shift)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        # two substitutions: torch.cholesky_solve would copy the factor at every step
+        half = torch.linalg.solve_triangular(self.factor.T, self.small.transposed_times(v)[:, None], upper=False)
+        inner = torch.linalg.solve_triangular(self.factor, half, upper=True)[:, 0]
+        return (v - self.small.times(inner)) / self.shift
+
+
+def least_residuals(
+    z: Operator,
+    targets: Tensor,
+    ridge: float,
+    precondition: Callable[[Tensor], Tensor],
+    *,
+    tolerance: float = 1e-6,
+    most_iterations: int = 500,
+    held_out: Callable[[Tensor], float] | None = None,
+    look_every: int = 5,
+    patience: int = 4,
+    state: State | None = None,
+    tell: Callable[[State], None] | None = None,
+) -> State:
+    """Weights w = Zᵀ β with (Z Zᵀ + ridge) β = targets.
+
+    Each step makes the residual as small as can be (GMRES, preconditioned on the right). Conjugate gradients, whose
+    vectors need not be kept, make another norm small, in which a residual may grow a hundredfold on the way.
+    Ends when the residual falls below `tolerance`, or when the error on held-out rows, looked at every `look_every`
+    iterations, is below that of no model at all and has not fallen by a thousandth in `patience` looks (at first it may
+    rise). Goes on from `state` where one is given.
+    """
+    started = time.perf_counter() - (state.history[-1].seconds if state and state.history else 0.0)
+    scale = float(targets.norm())
+    state = state or _start(z, targets, min(WINDOW, most_iterations))
+    # the error of no model at all: until it is beaten, patience is not tried
+    best, looks = (math.inf if held_out is None else held_out(torch.zeros_like(state.base))), 0
+    for past in state.history:
+        best, looks = _seen(best, looks, past.held_out)
+    while state.number < most_iterations and state.error > tolerance * scale and looks <= patience:
+        if state.steps == len(state.images):
+            state.start_anew()
+        _step(z, ridge, precondition, state)
+        look = held_out is not None and state.number % look_every == 0
+        error = held_out(state.weights) if look and held_out is not None else None
+        best, looks = _seen(best, looks, error)
+        seconds = time.perf_counter() - started
+        state.history.append(Iteration(state.number, state.error / scale, error, seconds))
+        if tell is not None:
+            tell(state)
+    return state
+
+
+def _start(z: Operator, targets: Tensor, window: int) -> State:
+    def room(*shape: int) -> Tensor:
+        return torch.empty(*shape, dtype=torch.float64, device=targets.device)
+
+    vectors = room(window + 1, z.n_rows)
+    vectors[0] = targets / targets.norm()
+    base = torch.zeros(z.n_columns, dtype=torch.float64, device=targets.device)
+    return State(base, targets.clone(), vectors, room(window, z.n_columns), room(window + 1, window).zero_())
+
+
+def _step(z: Operator, ridge: float, precondition: Callable[[Tensor], Tensor], state: State) -> None:
+    """One more vector: (Z Zᵀ + ridge) P⁻¹ times the last, made orthogonal to all before (twice, for rounding)."""
+    k = state.steps
+    direction = precondition(state.vectors[k])
+    state.images[k] = z.transposed_times(direction)
+    new = z.times(state.images[k]) + ridge * direction
+    before = state.vectors[: k + 1]
+    for _ in range(2):
+        along = before @ new
+        state.hessenberg[: k + 1, k] += along
+        new = new - along @ before
+    size = float(new.norm())
+    if not math.isfinite(size):
+        raise SolveError(
+            f"The iteration broke down after {state.number} steps: its vectors are not finite. "
+            "Use a larger ridge or more features in the preconditioner."
+        )
+    state.hessenberg[k + 1, k] = size
+    state.vectors[k + 1] = new / size if size else new
+    state.steps += 1
+    state.number += 1
+
+
+def _seen(best: float, looks: int, error: float | None) -> tuple[float, int]:
+    """The best error so far, and how many looks ago it was last improved by a thousandth; 0 before the first time."""
+    if error is None:
+        return best, looks
+    if error < 0.999 * best:
+        return error, 1
+    return best, looks + (looks > 0)
