@@ -15,7 +15,7 @@ from .errors import SolveError
 from .solve import cholesky
 
 # Steps whose vectors are kept before the iteration starts anew from where it is: each keeps a row and its weights.
-WINDOW = 150
+WINDOW = 300
 
 
 class Operator(Protocol):

@@ -97,7 +97,8 @@ def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Prog
     rows, y = matrix_free(basis, learn.structures, learn.targets, recipe)
     small = rows.with_first(n_small)
     gram = _small_gram(small.basis, learn, recipe, tell)
-    precondition = SmallModelPreconditioner(small, gram, settings.shift * recipe.ridge)
+    shift = max(2 * recipe.ridge, settings.shift * float(gram.diagonal().mean()) * (rows.n_rows / n_small) ** 2)
+    precondition = SmallModelPreconditioner(small, gram, shift)
     state = least_residuals(
         rows,
         y,
@@ -111,13 +112,14 @@ def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Prog
     if state.number >= settings.most_iterations and state.history[-1].residual > settings.tolerance:
         raise SolveError(
             f"The iteration has not converged after {state.number} steps (residual {state.history[-1].residual:.1e}). "
-            "Use a ridge of 1e-8 or more, more preconditioner features or iterations, or the direct solver."
+            "Use a larger ridge, more preconditioner features or iterations, or the direct solver."
         )
     return state.weights, {
         "solver": "iterative",
         "rows": counts_of(learn.targets),
         "held_out_structures": n_held,
         "preconditioner_features": n_small,
+        "shift": shift,
         "converged": "residual below the tolerance"
         if state.history[-1].residual <= settings.tolerance
         else "held-out error fell no more",
