@@ -59,22 +59,19 @@ template <class real> struct Frequencies {
       : turns_high(arena.take<real>(map.n_frequencies)), turns_low(arena.take<real>(map.n_frequencies)),
         phase(arena.take<real>(map.n_frequencies)), scale(arena.take<real>(map.n_frequencies)), phased(false) {
     const real *given = static_cast<const real *>(map.phases);
-    for (int64_t f = 0; given && f < map.n_frequencies && !phased; ++f) phased = given[f] != 0;
+    for (int64_t f = 0; given && f < map.n_frequencies; ++f) phased |= given[f] != 0;
   }
 
   // Computes first <= f < last: threads share the work where there are few atoms.
   void fill(const qml_feature_map &map, int64_t first, int64_t last) const {
     const real *given_scale = map.n_transforms ? static_cast<const real *>(map.row_scale) : nullptr;
     const real *given_phase = static_cast<const real *>(map.phases);
-    real *__restrict high = turns_high, *__restrict low = turns_low, *__restrict p = phase, *__restrict s = scale;
+    real *__restrict p = phase, *__restrict s = scale;
     if (given_scale)
       for (int64_t f = first; f < last; ++f) s[f] = given_scale[f];
     else
       for (int64_t f = first; f < last; ++f) s[f] = 1;
-    for (int64_t f = first; f < last; ++f) {
-      const TurnsPerUnit<real> turns_of(double(s[f]));
-      high[f] = turns_of.high, low[f] = turns_of.low;
-    }
+    turns_per_unit<real>(s + first, last - first, turns_high + first, turns_low + first);
     for (int64_t f = first; phased && f < last; ++f) {
       const double in_turns = given_phase[f] * 0.15915494309189535, shifted = in_turns + round_magic<double>;
       p[f] = real(in_turns - (shifted - round_magic<double>));

@@ -44,17 +44,16 @@ template <> struct CircularSeries<double> {
                                       0.2719558853918415};
 };
 
-// s / 2 pi in two parts.
-template <class real> struct TurnsPerUnit {
-  real high, low;
-
-  explicit TurnsPerUnit(double s) {
-    constexpr double turn = 0.15915494309189535, rest = -9.839338337591243e-18; // 1 / 2 pi
-    const double product = s * turn;
-    high = real(product);
-    low = sizeof(real) == 4 ? real(product - double(high)) : real(__builtin_fma(s, turn, -product) + s * rest);
+// s / 2 pi in two parts, of many s.
+template <class real> void turns_per_unit(const real *s, int64_t count, real *__restrict high, real *__restrict low) {
+  constexpr double turn = 0.15915494309189535, rest = -9.839338337591243e-18; // 1 / 2 pi
+  for (int64_t i = 0; i < count; ++i) {
+    const double product = double(s[i]) * turn;
+    high[i] = real(product);
+    if constexpr (sizeof(real) == 4) low[i] = real(product - double(high[i]));
+    else low[i] = __builtin_fma(s[i], turn, -product) + s[i] * rest;
   }
-};
+}
 
 // Takes the nearest number of half turns off.
 template <class real> QML_INLINE Turns<real> without_half_turns(Vector<real> t, Vector<real> more) {
