@@ -16,7 +16,7 @@ READING_ORDER = (
     "errors", "units", "files", "tensorfile", "resources", "structures", "datasets", "kernels", "neighbours", "verlet",
     "representation", "projection", "features", "recipes", "baseline", "basis", "design", "matrixfree", "normal",
     "solve", "krylov", "tiles", "outofcore", "training",
-    "potential", "equations", "distributed", "exact", "modelfile", "equationsfile", "checkpoint", "fit",
+    "potential", "equations", "distributed", "exact", "modelfile", "equationsfile", "checkpoint", "ways", "fit",
     "metrics", "label_check", "adapters", "report", "cli",
 )  # fmt: skip
 # `Potential.save` and `Potential.load` reach for what is built on it, inside the function that needs it.

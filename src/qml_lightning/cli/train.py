@@ -93,10 +93,10 @@ def command(
     the_recipe = recipe.make(machine.precision, None if basis is None else basis.recipe)
 
     from .. import fit
-    from ..fit import special_way
     from ..kernels import kernels_for
     from ..modelfile import save_model
     from ..neighbours import check_distances, element_indices
+    from ..ways import special_way
 
     checkpoint = keep.checkpoint_for(
         model,

@@ -1,0 +1,177 @@
+"""The ways to a model of random features: equations in memory, on disk, or never formed; and what excludes what."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .basis import Basis, Drawn, draw, make_basis
+from .checkpoint import Checkpoint
+from .distributed import Ranks, gather_by_ranks, on_first
+from .equations import empty, fingerprints, gather, provenance, solved
+from .equationsfile import save_equations
+from .errors import InputError
+from .exact import ExactRecipe
+from .kernels import FeatureMap
+from .potential import Potential
+from .projection import Projection
+from .recipes import Recipe
+from .resources import Memory
+from .solve import memory_for_fit
+from .training import (
+    BYTES_IN_FLIGHT,
+    Problem,
+    Progress,
+    batch_numbers,
+    counts_of,
+    iterative_weights,
+    out_of_core_weights,
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What is to be done and with what, and the three ways to do it."""
+
+    problem: Problem
+    source: dict[str, Any]
+    recipe: Recipe
+    basis: Drawn | None
+    device: torch.device | str
+    kernels: str | None
+    memory: Memory
+    ranks: Ranks | None
+    tell: Progress
+
+    @property
+    def n_weights(self) -> int:
+        return self.recipe.features.n_weights(len(self.problem.baseline.elements))
+
+    @property
+    def most(self) -> int | None:
+        """Numbers at once, in rows and in features of atoms; None: as many as run fastest."""
+        if self.memory.limit is None:
+            return None
+        return batch_numbers(self.n_weights, self.problem, self.memory.left)
+
+    @property
+    def needed(self) -> int:
+        """Bytes to gather and solve the equations in memory."""
+        processes = 1 if self.ranks is None else self.ranks.local_size
+        counts = counts_of(self.problem.targets).values()
+        return memory_for_fit(self.n_weights, list(counts), processes) + BYTES_IN_FLIGHT * (self.most or 0)
+
+    @property
+    def fits(self) -> bool:
+        return self.needed <= self.memory.left
+
+    def drawn(self) -> tuple[Projection, tuple[FeatureMap, ...]]:
+        """Axes and feature maps: those of the basis, or new ones."""
+        if self.basis is not None:
+            return self.basis.projection, self.basis.maps
+        random = np.random.default_rng(self.recipe.seed)
+        return on_first(self.ranks, lambda: draw(self.problem.structures, self.recipe, random))
+
+    def in_memory(
+        self, given: bool, keeper: Checkpoint | None, equations: str | Path | None, overwrite: bool
+    ) -> Potential:
+        """The equations gathered, by one process or several, kept if that is wanted, and solved."""
+        problem, recipe, ranks, tell, most = self.problem, self.recipe, self.ranks, self.tell, self.most
+        self.memory.require(
+            self.needed,
+            f"Training {self.n_weights} weights",
+            f"Use fewer features (now {recipe.features.n_features}) or structures"
+            + (", or do not keep the equations: they can then be on disk." if ranks is None else ", or fewer ranks."),
+        )
+        prints = fingerprints(problem.structures, problem.labels)
+        kept = None if keeper is None else keeper.read(recipe, problem, prints, given, self.basis, self.device)
+        if kept is None:
+            made = empty(problem, prints, self.source, recipe, self.drawn(), given=given, device=self.device)
+            gathered, done = made, 0
+        else:
+            gathered, done = kept
+            problem = replace(problem, baseline=gathered.references.origin)
+        ready = make_basis(gathered.elements, recipe, gathered.projection, gathered.maps, self.device, self.kernels)
+        solution: dict[str, Any] = {"solver": "direct"}
+        if ranks is None:
+            after = None if keeper is None else keeper.after
+            gather(gathered, ready, problem, tell, first=done, most=most, after=after)
+        else:
+            solution["ranks"] = gather_by_ranks(gathered, ready, problem, tell, ranks)
+
+        def finish() -> Potential:
+            if equations is not None:
+                save_equations(gathered, equations, overwrite=overwrite)
+            about: dict[str, Any] = {"solution": solution, "kernels": ready.kernels.NAME, "device": str(self.device)}
+            return solved(gathered, recipe, use_up=True, **about)
+
+        tell("solving", 0, 1)
+        potential = on_first(ranks, finish)
+        tell("solving", 1, 1)
+        return potential
+
+    def on_disk(self) -> Potential:
+        """From equations that memory does not hold."""
+        drawn = self.drawn()
+        basis = make_basis(self.problem.baseline.elements, self.recipe, *drawn, self.device, self.kernels)
+        return self._potential(
+            basis, drawn, *out_of_core_weights(basis, self.problem, self.recipe, self.tell, self.memory)
+        )
+
+    def iteratively(self) -> Potential:
+        """From equations that are never formed."""
+        drawn = self.drawn()
+        # float64: the preconditioner divides by the ridge, and so would magnify the rounding of float32
+        recipe = replace(self.recipe, precision="float64")
+        basis = make_basis(self.problem.baseline.elements, recipe, *drawn, self.device, self.kernels)
+        return self._potential(basis, drawn, *iterative_weights(basis, self.problem, self.recipe, self.tell))
+
+    def _potential(
+        self,
+        basis: Basis,
+        drawn: tuple[Projection, tuple[FeatureMap, ...]],
+        weights: Tensor,
+        report: dict[str, Any],
+    ) -> Potential:
+        about = about_model(self.problem, self.source, report, basis.kernels.NAME, self.device)
+        baseline = self.problem.baseline
+        return Potential(baseline.elements, self.recipe, *drawn, weights.cpu(), baseline, about)
+
+
+def about_model(
+    problem: Problem, source: dict[str, Any], report: dict[str, Any], kernels: str, device: torch.device | str
+) -> dict[str, Any]:
+    """The provenance of a model whose equations are not kept."""
+    rows, structures = report.pop("rows"), problem.structures
+    about = provenance(source, rows, report, len(structures), structures.n_atoms)
+    return about | {"kernels": kernels, "device": str(device)}
+
+
+def special_way(
+    recipe: Recipe | ExactRecipe, limited: bool, several: bool, *, equations: bool, checkpoint: bool, basis: bool
+) -> str | None:
+    """The way other than in memory by one process, if one is asked for; an InputError if two are, or what it lacks."""
+    ways = {
+        "explicit kernels": isinstance(recipe, ExactRecipe),
+        "the iterative solver": isinstance(recipe, Recipe) and recipe.solver.method == "iterative",
+        "a limit of memory": limited,
+        "several ranks": several,
+    }
+    chosen = [name for name, asked in ways.items() if asked]
+    if len(chosen) > 1:
+        text = " and ".join(chosen)
+        raise InputError(f"{text[0].upper()}{text[1:]} exclude each other. Choose one.")
+    if chosen and equations and not several:
+        raise InputError(
+            f"With {chosen[0]} no equations are formed in memory that could be kept. Leave out one of both."
+        )
+    if chosen and checkpoint:
+        raise InputError(f"With {chosen[0]} there are no checkpoints to write or resume. Leave out one of both.")
+    if isinstance(recipe, ExactRecipe) and basis:
+        raise InputError("Explicit kernels have no random features to take from another model. Leave out the basis.")
+    return chosen[0] if chosen else None
