@@ -11,9 +11,10 @@ struct Chebyshev {
   static constexpr int most = 48;
   double power[most][most];
 
-  Chebyshev() {
-    for (int a = 0; a < most; ++a) {
-      for (int d = 0; d < most; ++d) {
+  // Those below T_count.
+  explicit Chebyshev(int count) {
+    for (int a = 0; a < count; ++a) {
+      for (int d = 0; d < count; ++d) {
         const double lower = d && a ? power[a - 1][d - 1] : 0;
         power[a][d] = a == 0 ? double(d == 0) : a == 1 ? 2 * lower : 4 * lower - power[a - 2][d];
       }

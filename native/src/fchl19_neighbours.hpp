@@ -63,10 +63,10 @@ template <class real> struct Model {
       : p(p), padded2(whole_vectors<real>(p.n_radial2)), padded3(whole_vectors<real>(p.n_radial3)),
         n_blocks(int64_t(p.n_elements) * (p.n_elements + 1) / 2), block(int64_t(p.n_radial3) * p.n_angular),
         capacity(whole_vectors<real>(most_neighbours)), log_grid2(arena.take<real>(padded2)),
-        density2(arena.take<real>(padded2)), grid3(arena.take<real>(padded3)),
-        decay3(0.5 * p.decay3, 4 * p.cutoff * p.cutoff) {}
+        density2(arena.take<real>(padded2)), grid3(arena.take<real>(padded3)) {}
 
   void tabulate() {
+    decay3.tabulate(0.5 * p.decay3, 4 * p.cutoff * p.cutoff);
     for (int64_t k = 0; k < padded2; ++k) {
       const bool inside = k < p.n_radial2;
       const double r = inside ? p.cutoff * double(k + 1) / p.n_radial2 : p.cutoff;

@@ -39,7 +39,7 @@ template <class real> struct RadialBasis {
     constexpr int lanes = lanes_of<double>;
     const double width = p.cutoff / reach;
     const double steep = -2 * p.eta3 * width;
-    const Chebyshev chebyshev;
+    const Chebyshev chebyshev(terms + longer);
     for (int64_t l = 0; l < n_radial3; ++l) {
       const double r = p.cutoff * double(l + 1) / double(n_radial3);
       for (int first = 0; first < intervals; first += lanes) {

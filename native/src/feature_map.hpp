@@ -73,7 +73,7 @@ template <class real> struct Frequencies {
       for (int64_t f = first; f < last; ++f) s[f] = 1;
     turns_per_unit<real>(s + first, last - first, turns_high + first, turns_low + first);
     for (int64_t f = first; phased && f < last; ++f) {
-      const double in_turns = given_phase[f] * 0.15915494309189535, shifted = in_turns + round_magic<double>;
+      const double in_turns = given_phase[f] * turns_per_radian, shifted = in_turns + round_magic<double>;
       p[f] = real(in_turns - (shifted - round_magic<double>));
     }
   }

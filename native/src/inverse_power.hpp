@@ -20,8 +20,8 @@ template <class real> struct InversePower {
   real middle_inverse[table_size<real>], middle_power[table_size<real>], polynomial[terms];
 
   // For 0 < x <= largest.
-  InversePower(double exponent, double largest)
-      : exponent(real(exponent)), smallest(0), by_table(looks_up && exponent <= largest_exponent) {
+  void tabulate(double e, double largest) {
+    exponent = real(e), smallest = 0, by_table = looks_up && e <= largest_exponent;
     if (!by_table) return;
     int top;
     frexp(largest > 1 ? largest : 1.0, &top);
@@ -32,12 +32,12 @@ template <class real> struct InversePower {
       uint32_t bits;
       __builtin_memcpy(&bits, &at, sizeof(bits));
       const int place = int(bits >> 22) % table_size<real>;
-      middle_inverse[place] = real(1 / middle), middle_power[place] = real(raised(middle, exponent));
+      middle_inverse[place] = real(1 / middle), middle_power[place] = real(raised(middle, e));
     }
-    // Taylor series of (1 + width x)^-exponent
+    // Taylor series of (1 + width x)^-e
     double c[2 * terms] = {1}, scale = 1;
-    for (int k = 0; k + 1 < 2 * terms; ++k) c[k + 1] = -c[k] * width * (exponent + k) / (k + 1);
-    Chebyshev().economise(c, 2 * terms, terms);
+    for (int k = 0; k + 1 < 2 * terms; ++k) c[k + 1] = -c[k] * width * (e + k) / (k + 1);
+    Chebyshev(2 * terms).economise(c, 2 * terms, terms);
     for (int d = 0; d < terms; ++d, scale /= width) polynomial[d] = real(c[d] * scale);
   }
 

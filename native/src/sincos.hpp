@@ -44,14 +44,15 @@ template <> struct CircularSeries<double> {
                                       0.2719558853918415};
 };
 
+constexpr double turns_per_radian = 0.15915494309189535, turns_per_radian_rest = -9.839338337591243e-18; // 1 / 2 pi
+
 // s / 2 pi in two parts, of many s.
 template <class real> void turns_per_unit(const real *s, int64_t count, real *__restrict high, real *__restrict low) {
-  constexpr double turn = 0.15915494309189535, rest = -9.839338337591243e-18; // 1 / 2 pi
   for (int64_t i = 0; i < count; ++i) {
-    const double product = double(s[i]) * turn;
+    const double product = double(s[i]) * turns_per_radian;
     high[i] = real(product);
     if constexpr (sizeof(real) == 4) low[i] = real(product - double(high[i]));
-    else low[i] = __builtin_fma(s[i], turn, -product) + s[i] * rest;
+    else low[i] = __builtin_fma(s[i], turns_per_radian, -product) + s[i] * turns_per_radian_rest;
   }
 }
 
