@@ -66,8 +66,8 @@ def main() -> None:
 
 def training(f: FeatureMap, x: torch.Tensor, tangents: torch.Tensor, owner: torch.Tensor, row: torch.Tensor) -> None:
     """The kernels of a fit, on the threads that torch has."""
-    rows = torch.zeros(int(row.max()) + 1, N_FEATURES)
-    seconds = best(lambda: native.force_rows(f, x[:420], tangents, owner, row, rows, 0, f.n_frequencies), 3)
+    rows = torch.zeros(int(row.max()) + 1, N_FEATURES, dtype=torch.float64)
+    seconds = best(lambda: native.force_rows(f, x[:420], tangents, owner, row, rows), 3)
     print(f"  force rows, {'paired' if f.paired else 'unpaired'}: {seconds / len(owner) * 1e6:6.2f} µs/tangent")
     seconds = best(lambda: native.feature_moment(f, x, x[:, 0].contiguous(), x), 3)
     print(f"  feature moment, values and tangents: {seconds / len(x) * 1e6:6.2f} µs/atom")

@@ -72,10 +72,9 @@ def feature_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     n, n_rows = int(random.integers(1, 60)), int(random.integers(1, 9))
     many = normal(n, f.rank)
     owner, row = np.sort(random.integers(n_atoms, size=n)), random.integers(n_rows, size=n)
-    first, last = np.sort(random.integers(0, f.n_frequencies + 1, 2)).tolist()
-    columns = (last - first) * (1 + f.paired)
-    stride = columns + int(random.integers(0, 5))
-    rows = normal(n_rows, stride)
+    row_of_atom = random.integers(n_rows, size=n_atoms)
+    stride = f.n_features + int(random.integers(0, 5))
+    rows = random.normal(size=(n_rows, stride))
     doubles = {k: torch.from_numpy(v).double() for k, v in
                {"x": x, "w": weights, "a": coefficients, "t": tangents, "m": many, "rows": rows}.items()}  # fmt: skip
     shared = {"map": given, "n_atoms": n_atoms, "x": x}
@@ -87,21 +86,29 @@ def feature_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     yield Call(f"qml_features_{suffix}", {**shared, "out": normal(n_atoms, f.n_features), "threads": 2}, ("out",),
                right_features, **rules)  # fmt: skip
 
-    def right_rows(out: dict[str, np.ndarray]) -> None:
+    def right_rows(out: dict[str, np.ndarray], of: np.ndarray, added: torch.Tensor) -> None:
+        wanted = doubles["rows"].clone()
+        wanted[:, : f.n_features].index_add_(0, torch.from_numpy(of), added)
+        # rows are double also in float32, the error of what is added is not
+        close(out["out"].astype(real), wanted, "rows")
+
+    target = {"n_rows": n_rows, "out": rows, "stride": stride, "threads": 2}
+    words = {**MAP_WORDS, "stride": (f.n_features - 1,)}
+    arguments = {**shared, "row": row_of_atom, **target}
+    more = {"words": words, "at_most": {"row": n_rows - 1}}
+    yield Call(f"qml_energy_rows_{suffix}", arguments, ("out",),
+               lambda out: right_rows(out, row_of_atom, reference.features(f, doubles["x"])),
+               **{**rules, **more})  # fmt: skip
+
+    def derivatives() -> torch.Tensor:
         u, du = reference.linear(f, doubles["x"]) + f.phases, reference.linear(f, doubles["m"])
         parts = [-u.sin(), u.cos()] if f.paired else [-u.sin()]
-        added = torch.cat([(part[owner] * du)[:, first:last] for part in parts], 1) * f.amplitude
-        wanted = doubles["rows"].clone()
-        wanted[:, :columns] += torch.zeros(n_rows, columns, dtype=torch.float64).index_add_(
-            0, torch.from_numpy(row), added
-        )
-        close(out["out"], wanted, "rows")
+        return torch.cat([part[owner] * du for part in parts], 1) * f.amplitude
 
-    arguments = {**shared, "n_tangents": n, "tangents": many, "owner": owner, "row": row, "n_rows": n_rows,
-                 "first": first, "last": last, "out": rows, "stride": stride, "threads": 2}  # fmt: skip
-    words = {**MAP_WORDS, "first": (last + 1,), "last": (f.n_frequencies + 1,), "stride": (columns - 1,)}
+    arguments = {**shared, "n_tangents": n, "tangents": many, "owner": owner, "row": row, **target}
     more = {"words": words, "at_most": {"owner": n_atoms - 1, "row": n_rows - 1}, "ordered": ("owner",)}
-    yield Call(f"qml_force_rows_{suffix}", arguments, ("out",), right_rows, **{**rules, **more})
+    yield Call(f"qml_force_rows_{suffix}", arguments, ("out",), lambda out: right_rows(out, row, derivatives()),
+               **{**rules, **more})  # fmt: skip
 
     def right_energies(out: dict[str, np.ndarray]) -> None:
         energy, slope = reference.energy_and_slope(f, doubles["x"], doubles["w"])

@@ -55,8 +55,9 @@ Numbers compute(const Inputs &in) {
   Numbers moment(size_t(n_features), 0.0), products(size_t(n), 0.0), sums(size_t(n * rank));
   const double *x = in.x.data();
   require(!qml_features_f64(&in.map, n, x, features.data(), 1), "features");
-  require(!qml_force_rows_f64(&in.map, n, x, n, x, in.owner.data(), in.row.data(), 3, 0, in.n_frequencies, rows.data(),
-                              n_features, 1), "force rows");
+  require(!qml_energy_rows_f64(&in.map, n, x, in.row.data(), 3, rows.data(), n_features, 1), "energy rows");
+  require(!qml_force_rows_f64(&in.map, n, x, n, x, in.owner.data(), in.row.data(), 3, rows.data(), n_features, 1),
+          "force rows");
   require(!qml_energy_and_slope_f64(&in.map, n, x, in.weights.data(), energy.data(), slope.data(), 1), "energies");
   require(!qml_feature_moment_f64(&in.map, n, x, energy.data(), x, moment.data(), 1), "moment");
   require(!qml_tangent_products_f64(rank, n, x, in.owner.data(), n, x, products.data(), 1), "products");

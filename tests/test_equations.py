@@ -53,27 +53,46 @@ def close(one, other, tolerance=1e-7) -> bool:
 
 def test_equations_are_those_of_the_rows(gathered):
     """Rows from the design, sums by numpy."""
-    from qml_lightning.design import energy_rows, environments, tangent_rows
+    from qml_lightning.design import environments, rows_of_kind
 
     data = crystals(40)
     equations, potential = gathered(data)
     basis, structures = potential.on().basis, data.structures
     at = environments(basis, structures, ("forces", "stress"))
     size = structures.counts.double().sqrt().numpy()
-    z = (energy_rows(basis, at).numpy()) / size[:, None]
+    z = rows_of_kind(basis, at, "energies").numpy() / size[:, None]
     energies = equations.parts["energies"]
     assert isinstance(energies, Rows)
     assert np.allclose(energies.filled()[0], z)
     numbers = structures.numbers.view(40, -1)
     counts = torch.stack([(numbers == element).sum(1) for element in potential.elements], 1)
     assert np.allclose(energies.filled()[1][:, 1:], counts.numpy() / size[:, None])
-    z, y = tangent_rows(basis, at, at.tangents["forces"]).numpy(), data.labels.forces.flatten().numpy()
+    z, y = rows_of_kind(basis, at, "forces").numpy(), data.labels.forces.flatten().numpy()
     forces = equations.parts["forces"]
     assert isinstance(forces, Gram)
     assert np.allclose(np.tril(forces.gram), np.tril(z.T @ z))
     assert np.allclose(forces.moment[:, 0], z.T @ y)
     assert float(forces.square) == pytest.approx(float(y @ y))
     assert equations.rows == {"energies": 40, "forces": 480, "stress": 240}
+
+
+def test_rows_that_cannot_all_wait_come_in_shares_and_those_without_a_label_not_at_all(gathered, monkeypatch):
+    from qml_lightning.design import environments, rows_of_kind
+
+    monkeypatch.setattr(qml_lightning.normal, "BUFFER_BYTES", 8 * 128 * 5)  # a structure has twelve rows of forces
+    whole = crystals(40)
+    forces = whole.labels.forces.clone()
+    forces[::7, 1] = torch.nan
+    data = replace(whole, labels=replace(whole.labels, forces=forces))
+    equations, potential = gathered(data)
+    basis = potential.on().basis
+    at = environments(basis, data.structures, ("forces",))
+    known = forces.flatten().isfinite()
+    z, y = rows_of_kind(basis, at, "forces")[known], forces.flatten()[known]
+    part = equations.parts["forces"]
+    assert part.n == len(z) == 480 - 23
+    assert torch.allclose(part.gram.tril(), (z.T @ z).tril())
+    assert torch.allclose(part.moments()[:, 0], z.T @ y)
 
 
 def test_equations_solve_to_the_potential_of_the_fit(gathered):

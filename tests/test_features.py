@@ -140,9 +140,14 @@ def test_energy_slope_rows_and_moment_are_one_linear_map(kernels, name):
     row = torch.tensor([0, 1, 1, 0, 2, 2])
     tangents = torch.from_numpy(random.normal(size=(6, rank)))
     rows = torch.zeros(3, f.n_features, dtype=torch.float64)
-    kernels.force_rows(f, x, tangents, owner, row, rows, 0, f.n_frequencies)
+    kernels.force_rows(f, x, tangents, owner, row, rows)
     expected = torch.zeros(3, dtype=torch.float64).index_add(0, row, (slope[owner] * tangents).sum(1))
     assert torch.allclose(rows @ weights, expected, atol=1e-12)
+
+    sums = torch.zeros(3, f.n_features, dtype=torch.float64)
+    of_atom = torch.tensor([2, 0, 0, 2, 0, 2, 2])
+    kernels.energy_rows(f, x, of_atom, sums)
+    assert torch.allclose(sums @ weights, torch.zeros(3, dtype=torch.float64).index_add(0, of_atom, energy), atol=1e-12)
 
     coefficients = torch.from_numpy(random.normal(size=n))
     moves = torch.from_numpy(random.normal(size=(n, rank)))

@@ -11,7 +11,7 @@ import torch
 import qml_lightning.resources
 from qml_lightning import evaluate, fit
 from qml_lightning.datasets import Dataset
-from qml_lightning.design import energy_rows, environments, tangent_rows
+from qml_lightning.design import environments, rows_of_kind
 from qml_lightning.errors import InputError, ResourceError, SolveError
 from qml_lightning.normal import Gram
 from qml_lightning.recipes import SolverSettings
@@ -72,9 +72,9 @@ def test_weights_solve_the_stated_least_squares_problem():
     structures, labels = data.structures, data.labels
     at = environments(basis, structures, ("forces", "stress"))
     size = structures.counts.double().sqrt()
-    energy = energy_rows(basis, at) / size[:, None] * SMALL.energy_weight
-    force = tangent_rows(basis, at, at.tangents["forces"])
-    virial = tangent_rows(basis, at, at.tangents["stress"]) / size.repeat_interleave(6)[:, None] * SMALL.stress_weight
+    energy = rows_of_kind(basis, at, "energies") / size[:, None] * SMALL.energy_weight
+    force = rows_of_kind(basis, at, "forces")
+    virial = rows_of_kind(basis, at, "stress") / size.repeat_interleave(6)[:, None] * SMALL.stress_weight
     sigma = labels.stress * structures.volumes[:, None, None]
     voigt = torch.stack(
         [sigma[:, 0, 0], sigma[:, 1, 1], sigma[:, 2, 2], sigma[:, 1, 2], sigma[:, 0, 2], sigma[:, 0, 1]], 1
@@ -97,11 +97,11 @@ def test_prediction_is_the_design_times_the_weights():
     basis = potential.on().basis
     at = environments(basis, data.structures, ("forces", "stress"))
     prediction = potential.predict(data.structures)
-    learnt = energy_rows(basis, at) @ potential.weights + potential.baseline.total(data.structures)
+    learnt = rows_of_kind(basis, at, "energies") @ potential.weights + potential.baseline.total(data.structures)
     assert torch.allclose(prediction.energies, learnt, rtol=0, atol=1e-9)
-    forces = tangent_rows(basis, at, at.tangents["forces"]) @ potential.weights
+    forces = rows_of_kind(basis, at, "forces") @ potential.weights
     assert torch.allclose(prediction.forces.flatten(), forces, rtol=0, atol=1e-9)
-    virial = (tangent_rows(basis, at, at.tangents["stress"]) @ potential.weights).view(-1, 6)
+    virial = (rows_of_kind(basis, at, "stress") @ potential.weights).view(-1, 6)
     assert torch.allclose(prediction.stress[:, 1, 2], virial[:, 3] / data.structures.volumes, rtol=0, atol=1e-10)
 
 

@@ -32,9 +32,16 @@ def _dense(basis, structures, targets, chosen):
     """Rows and targets with their weights, kind after kind."""
     rows = {kind: [] for kind in targets}
     values = {kind: [] for kind in targets}
-    for kind, z, y, _ in labelled_rows(basis, structures, targets, chosen.size_exponent):
-        rows[kind].append(z * chosen.weight_of(kind))
-        values[kind].append(y * chosen.weight_of(kind))
+    for kind, z, y, _ in labelled_rows(
+        basis,
+        structures,
+        targets,
+        chosen.size_exponent,
+        lambda kind, n: torch.full((min(n, 10), basis.n_weights), torch.nan, dtype=torch.float64),  # ten rows at a time
+        weight_of=chosen.weight_of,
+    ):
+        rows[kind].append(z)
+        values[kind].append(y)
     return torch.cat([torch.cat(z) for z in rows.values()]), torch.cat([torch.cat(y) for y in values.values()])
 
 

@@ -82,6 +82,10 @@ class Inputs:
     row: Tensor
     n_rows: int = 7
 
+    @property
+    def row_of_atom(self) -> Tensor:
+        return self.row[: len(self.x)]
+
     @classmethod
     def drawn(cls, f: FeatureMap, n_atoms: int) -> Inputs:
         g = torch.Generator().manual_seed(n_atoms)
@@ -101,7 +105,7 @@ class Inputs:
         )
 
 
-def exact(f: FeatureMap, i: Inputs, first: int, last: int) -> dict[str, np.ndarray]:
+def exact(f: FeatureMap, i: Inputs) -> dict[str, np.ndarray]:
     """Every kernel from the explicit matrix, in a precision beyond that of the map."""
     wide = np.float64 if f.phases.dtype == torch.float32 else np.longdouble
     x, weights, coefficients, tangents, many, phases = (
@@ -114,20 +118,20 @@ def exact(f: FeatureMap, i: Inputs, first: int, last: int) -> dict[str, np.ndarr
     z = wide(f.amplitude) * (np.concatenate([np.cos(u), np.sin(u)], 1) if f.paired else np.cos(u))
     slope = wide(f.amplitude) * (np.concatenate([-np.sin(u), np.cos(u)], 1) if f.paired else -np.sin(u))
     ww = np.concatenate([w, w]) if f.paired else w
-    part = np.arange(first, last)
-    columns = np.concatenate([part, f.n_frequencies + part]) if f.paired else part
-    rows = np.zeros((i.n_rows, len(columns)), wide)
-    np.add.at(rows, i.row.numpy(), slope[i.owner.numpy()][:, columns] * (many @ ww[columns].T))
+    rows, sums = np.zeros((i.n_rows, len(ww)), wide), np.zeros((i.n_rows, len(ww)), wide)
+    np.add.at(rows, i.row.numpy(), slope[i.owner.numpy()] * (many @ ww.T))
+    np.add.at(sums, i.row_of_atom.numpy(), z)
     return {
         "features": z,
         "energy": z @ weights,
         "slope": (slope * weights) @ ww,
         "moment": coefficients @ z + (slope * (tangents @ ww.T)).sum(0),
-        "rows": rows,
+        "energy rows": sums,
+        "force rows": rows,
     }
 
 
-def naive(f: FeatureMap, i: Inputs, first: int, last: int) -> dict[str, Tensor]:
+def naive(f: FeatureMap, i: Inputs) -> dict[str, Tensor]:
     """Every kernel from the explicit matrix, in torch and in the precision of the map."""
     w = torch.from_numpy(matrix_of(f)).to(f.phases.dtype)
     if f.row_scale is not None:
@@ -136,34 +140,32 @@ def naive(f: FeatureMap, i: Inputs, first: int, last: int) -> dict[str, Tensor]:
     z = f.amplitude * (torch.cat([u.cos(), u.sin()], 1) if f.paired else u.cos())
     slope = f.amplitude * (torch.cat([-u.sin(), u.cos()], 1) if f.paired else -u.sin())
     ww = torch.cat([w, w]) if f.paired else w
-    part = torch.arange(first, last)
-    columns = torch.cat([part, f.n_frequencies + part]) if f.paired else part
-    rows = torch.zeros(i.n_rows, len(columns), dtype=i.x.dtype)
-    rows.index_add_(0, i.row, (slope[i.owner] * (i.many @ ww.T))[:, columns])
+    rows, sums = (torch.zeros(i.n_rows, f.n_features, dtype=i.x.dtype) for _ in range(2))
+    rows.index_add_(0, i.row, slope[i.owner] * (i.many @ ww.T))
+    sums.index_add_(0, i.row_of_atom, z)
     return {
         "features": z,
         "energy": z @ i.weights,
         "slope": (slope * i.weights) @ ww,
         "moment": i.coefficients @ z + (slope * (i.tangents @ ww.T)).sum(0),
-        "rows": rows,
+        "energy rows": sums,
+        "force rows": rows,
     }
 
 
-def fast(f: FeatureMap, i: Inputs, first: int, last: int) -> dict[str, Tensor]:
+def fast(f: FeatureMap, i: Inputs) -> dict[str, Tensor]:
     energy, slope = native.energy_and_slope(f, i.x, i.weights)
-    rows = torch.zeros(i.n_rows, (last - first) * (1 + f.paired), dtype=i.x.dtype)
-    native.force_rows(f, i.x, i.many, i.owner, i.row, rows, first, last)
+    rows, sums = (torch.zeros(i.n_rows, f.n_features, dtype=torch.float64) for _ in range(2))
+    native.energy_rows(f, i.x, i.row_of_atom, sums)
+    native.force_rows(f, i.x, i.many, i.owner, i.row, rows)
     return {
         "features": native.features(f, i.x),
         "energy": energy,
         "slope": slope,
         "moment": native.feature_moment(f, i.x, i.coefficients, i.tangents),
-        "rows": rows,
+        "energy rows": sums,
+        "force rows": rows,
     }
-
-
-def tile(f: FeatureMap) -> tuple[int, int]:
-    return (f.rank, 3 * f.rank) if f.n_transforms else (11, 75)
 
 
 @functools.cache
@@ -171,7 +173,7 @@ def twins(f: FeatureMap) -> list[tuple[Inputs, dict[str, np.ndarray], dict[str, 
     """Inputs for several numbers of atoms with the truth and with what plain torch finds."""
     slow = f.phases.dtype == torch.float64 and f.rank > 256  # products of long doubles
     inputs = [Inputs.drawn(f, n_atoms) for n_atoms in ([3] if slow else N_ATOMS)]
-    return [(i, exact(f, i, *tile(f)), naive(f, i, *tile(f))) for i in inputs]
+    return [(i, exact(f, i), naive(f, i)) for i in inputs]
 
 
 # Beyond twice the error of plain torch, in units of the last place. None in float32. In float64 torch's cosine is exact
@@ -188,7 +190,7 @@ def test_errors_are_at_most_twice_those_of_plain_torch(isa, dtype, n_transforms,
     f = feature_map(n_transforms, rank, paired, dtype)
     squares: dict[str, np.ndarray] = {}
     for inputs, truth, plain in twins(f):
-        found = fast(f, inputs, *tile(f))
+        found = fast(f, inputs)
         for name, value in truth.items():
             # an energy cancels: its error is that of the sum of its terms
             size = value if name != "energy" else f.amplitude * inputs.weights.double().norm().numpy() + 0 * value
@@ -203,12 +205,13 @@ def test_errors_are_at_most_twice_those_of_plain_torch(isa, dtype, n_transforms,
 @pytest.mark.parametrize("n_transforms", [0, 2])
 def test_no_atoms_give_nothing(isa, n_transforms):
     f = feature_map(n_transforms, 16, True, torch.float32)
-    found = fast(f, Inputs.drawn(f, 0), *tile(f))
+    found = fast(f, Inputs.drawn(f, 0))
     assert found["features"].shape == (0, f.n_features)
     assert found["energy"].shape == (0,)
     assert found["slope"].shape == (0, 16)
     assert not found["moment"].any()
-    assert not found["rows"].any()
+    assert not found["energy rows"].any()
+    assert not found["force rows"].any()
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -219,7 +222,7 @@ def test_same_input_same_bits(isa, threads, n_atoms):
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        one, other = fast(f, inputs, 0, f.n_frequencies), fast(f, inputs, 0, f.n_frequencies)
+        one, other = fast(f, inputs), fast(f, inputs)
     finally:
         torch.set_num_threads(before)
     assert all(torch.equal(one[name], other[name]) for name in one)
@@ -233,7 +236,7 @@ def test_threads_change_nothing_but_rounding(isa):
     try:
         for threads in (1, 2, 5):
             torch.set_num_threads(threads)
-            found.append(fast(f, inputs, 0, f.n_frequencies))
+            found.append(fast(f, inputs))
     finally:
         torch.set_num_threads(before)
     for other in found[1:]:
@@ -241,14 +244,21 @@ def test_threads_change_nothing_but_rounding(isa):
             torch.testing.assert_close(other[name], value, rtol=1e-12, atol=1e-12)
 
 
-def test_force_rows_add_to_what_is_there_and_respect_the_leading_dimension(isa):
-    f = feature_map(2, 16, False, torch.float64)
-    inputs = Inputs.drawn(f, 5)
-    wide = torch.ones(inputs.n_rows, 100, dtype=torch.float64)
-    native.force_rows(f, inputs.x, inputs.many, inputs.owner, inputs.row, wide[:, 10:42], 16, 48)
-    torch.testing.assert_close(wide[:, 10:42] - 1, fast(f, inputs, 16, 48)["rows"])
-    assert (wide[:, :10] == 1).all()
-    assert (wide[:, 42:] == 1).all()
+@pytest.mark.parametrize("paired", [False, True])
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_rows_are_added_to_what_is_there_and_stay_within_their_columns(isa, dtype, paired):
+    f = feature_map(2, 16, paired, dtype)
+    i, n = Inputs.drawn(f, 5), f.n_features
+    found = fast(f, i)
+    for name, add in (
+        ("energy rows", lambda out: native.energy_rows(f, i.x, i.row_of_atom, out)),
+        ("force rows", lambda out: native.force_rows(f, i.x, i.many, i.owner, i.row, out)),
+    ):
+        wide = torch.ones(i.n_rows, n + 20, dtype=torch.float64)
+        add(wide[:, 10 : n + 10])
+        torch.testing.assert_close(wide[:, 10 : n + 10] - 1, found[name])
+        assert (wide[:, :10] == 1).all()
+        assert (wide[:, n + 10 :] == 1).all()
 
 
 @pytest.mark.parametrize("which", ["coefficients", "tangents"])
@@ -298,21 +308,23 @@ def test_undefined_numbers_are_refused_by_name(dtype, poison):
     for name in ("x", "weights", "coefficients", "tangents", "many"):
         getattr(i, name).view(-1)[-1] = poison
         with pytest.raises(InputError, match="infinite or undefined"):
-            fast(f, i, 0, f.n_frequencies)
+            fast(f, i)
         getattr(i, name).view(-1)[-1] = 0.0
 
 
 def test_rows_and_owners_out_of_range_are_refused():
     f = feature_map(2, 16, False, torch.float32)
     i = Inputs.drawn(f, 5)
-    out = torch.zeros(i.n_rows, f.n_frequencies)
+    out = torch.zeros(i.n_rows, f.n_features, dtype=torch.float64)
     bad = [(i.owner.flip(0), i.row, "owner"), (i.owner + 5, i.row, "owner"), (i.owner, i.row - 7, "row")]
     for owner, row, said in bad:
         with pytest.raises(InputError, match=said):
-            native.force_rows(f, i.x, i.many, owner, row, out, 0, f.n_frequencies)
-    for first, last in ((-16, 16), (32, 16), (0, 64)):
-        with pytest.raises(InputError, match="first"):
-            native.force_rows(f, i.x, i.many, i.owner, i.row, torch.zeros(7, 64), first, last)
+            native.force_rows(f, i.x, i.many, owner, row, out)
+    with pytest.raises(InputError, match=r"row must lie within 0 \.\.\. 6"):
+        native.energy_rows(f, i.x, i.row_of_atom + 7, out)
+    for wrong in (out.float(), out[:, 1:], out.T, out[0]):
+        with pytest.raises(InputError, match=r"out must be torch.float64 rows of 48 adjacent columns on the CPU, got"):
+            native.energy_rows(f, i.x, i.row_of_atom, wrong)
     assert not out.any()
 
 
@@ -359,10 +371,12 @@ def test_null_pointers_and_negative_sizes_give_a_code_and_a_sentence():
         (library.qml_energy_and_slope_f32, (good, 1, x, x, None, x, 1), "energy is null"),
         (library.qml_energy_and_slope_f32, (good, 1, x, x, x, None, 1), "slope is null"),
         (library.qml_feature_moment_f32, (good, 1, x, x, x, None, 1), "moment is null"),
-        (library.qml_force_rows_f32, (good, 1, x, 1, None, x, x, 1, 0, n, x, n, 1), "tangents is null"),
-        (library.qml_force_rows_f32, (good, 1, x, 1, x, None, x, 1, 0, n, x, n, 1), "owner is null"),
-        (library.qml_force_rows_f32, (good, 1, x, -1, x, x, x, 1, 0, n, x, n, 1), "n_tangents"),
-        (library.qml_force_rows_f32, (good, 1, x, 1, x, x, x, 1, 0, n, x, n - 1, 1), "stride"),
+        (library.qml_energy_rows_f32, (good, 1, x, None, 1, x, n, 1), "row is null"),
+        (library.qml_energy_rows_f32, (good, 1, x, x, 1, x, n - 1, 1), "stride"),
+        (library.qml_force_rows_f32, (good, 1, x, 1, None, x, x, 1, x, n, 1), "tangents is null"),
+        (library.qml_force_rows_f32, (good, 1, x, 1, x, None, x, 1, x, n, 1), "owner is null"),
+        (library.qml_force_rows_f32, (good, 1, x, -1, x, x, x, 1, x, n, 1), "n_tangents"),
+        (library.qml_force_rows_f32, (good, 1, x, 1, x, x, x, 1, x, n - 1, 1), "stride"),
     ]
     for function, arguments, said in calls:
         assert function(*arguments) == 1, said

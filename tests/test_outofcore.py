@@ -21,6 +21,7 @@ from qml_lightning.cli import main
 from qml_lightning.distributed import Ranks
 from qml_lightning.errors import InputError, ResourceError, SolveError
 from qml_lightning.fit import fit
+from qml_lightning.normal import append
 from qml_lightning.outofcore import OutOfCore, Plan, plan
 from qml_lightning.resources import bytes_from, resident_memory
 from qml_lightning.tiles import TileFile
@@ -32,7 +33,7 @@ MIB = 1024**2
 def _solution(z, y, ridge, chosen):
     with OutOfCore(chosen) as equations:
         for run in np.array_split(np.arange(len(z)), 7):
-            equations.add(torch.from_numpy(z[run]), torch.from_numpy(y[run]))
+            append(equations, torch.from_numpy(z[run]), torch.from_numpy(y[run]))
         return equations.solve(ridge).numpy(), equations.disk
 
 
@@ -51,17 +52,6 @@ def test_weights_are_those_of_least_squares_for_any_size(shape, width, tmp_path)
     found, _ = _solution(z, y, 1e-2, Plan(*shape, 8, width, tmp_path))
     expected = _least_squares(z, y, 1e-2)
     assert np.abs(found - expected).max() < 1e-10 * np.abs(expected).max()
-
-
-def test_rows_count_with_their_weight(tmp_path):
-    random = np.random.default_rng(1)
-    z, y = random.normal(size=(50, 20)), random.normal(size=50)
-    with OutOfCore(Plan(50, 20, 8, 16, tmp_path)) as equations:
-        equations.add(torch.from_numpy(z[:30]), torch.from_numpy(y[:30]), 3.0)
-        equations.add(torch.from_numpy(z[30:]), torch.from_numpy(y[30:]))
-        found = equations.solve(1e-2).numpy()
-    weight = np.where(np.arange(50) < 30, 3.0, 1.0)
-    assert np.allclose(found, _least_squares(z * weight[:, None], y * weight, 1e-2), rtol=1e-10)
 
 
 def test_a_tile_comes_back_as_it_was_written_while_others_stream(tmp_path):
@@ -160,6 +150,7 @@ BOUNDED = r"""
 import json, re, sys
 from pathlib import Path
 import torch
+from qml_lightning.normal import append
 from qml_lightning.outofcore import OutOfCore, plan
 from qml_lightning.resources import resident_memory
 memory, folder, columns = int(sys.argv[1]), Path(sys.argv[2]), 2900
@@ -169,7 +160,7 @@ for rows in (2500, 3000):
     with OutOfCore(plan(rows, columns, memory, folder)) as equations:
         for _ in range(rows // 50):
             z = torch.randn(50, columns, generator=draw, dtype=torch.float64)
-            equations.add(z, z.sum(1))
+            append(equations, z, z.sum(1))
         weights = equations.solve(1e-6)
     del equations
 # not getrusage: its peak is that of the parent, until the process is larger than that

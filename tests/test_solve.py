@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from qml_lightning.errors import SolveError
-from qml_lightning.normal import Gram, Rows, equations_for
+from qml_lightning.normal import Gram, Rows, append, equations_for
 from qml_lightning.solve import Term, solve
 
 
@@ -29,7 +29,7 @@ def _ridge_regression(parts, ridge):
 def _gathered(z, y, form):
     equations = form(z)
     for run in np.array_split(np.arange(len(z)), 7):
-        equations.add(torch.from_numpy(z[run]), torch.from_numpy(y[run]))
+        append(equations, torch.from_numpy(z[run]), torch.from_numpy(y[run]))
     return equations
 
 

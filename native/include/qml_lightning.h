@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define QML_ABI_VERSION 1
+#define QML_ABI_VERSION 2
 
 enum { QML_OK = 0, QML_BAD_ARGUMENT = 1, QML_NOT_FINITE = 2, QML_OUT_OF_MEMORY = 3, QML_UNSUPPORTED = 4 };
 
@@ -79,12 +79,14 @@ typedef struct {
   /* x (atoms, rank) -> out (atoms, n_features) */                                                                     \
   int32_t qml_features_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, real *out,                 \
                                 int32_t threads);                                                                      \
-  /* out[row[t]] += derivative of the features of x[owner[t]] along tangents[t], for the features first <= f < last    \
-   * (multiples of rank; of frequencies when paired: then out's columns are [cos part | sin part] of that range).      \
-   * tangents (n, rank); out (n_rows, columns) with leading dimension `stride`; owner ascending. */                    \
+  /* out[row[i]] += features of x[i], in double; out (n_rows, n_features) with leading dimension `stride` */           \
+  int32_t qml_energy_rows_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, const int64_t *row,     \
+                                   int64_t n_rows, double *out, int64_t stride, int32_t threads);                      \
+  /* out[row[t]] += derivative of the features of x[owner[t]] along tangents[t], in double; tangents (n, rank), owner  \
+   * ascending, out as above */                                                                                        \
   int32_t qml_force_rows_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, int64_t n_tangents,      \
                                   const real *tangents, const int64_t *owner, const int64_t *row, int64_t n_rows,      \
-                                  int64_t first, int64_t last, real *out, int64_t stride, int32_t threads);            \
+                                  double *out, int64_t stride, int32_t threads);                                       \
   /* x (atoms, rank), weights (n_features) -> energy (atoms) and its gradient by x, slope (atoms, rank);               \
    * no (atoms, n_features) array is formed */                                                                         \
   int32_t qml_energy_and_slope_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x,                    \

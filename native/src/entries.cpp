@@ -1,7 +1,10 @@
 // The C interface: arguments are checked here and trusted inside.
 #include "checks.hpp"
 
+#include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <vector>
 
 namespace qml {
 namespace {
@@ -29,32 +32,49 @@ void features(const qml_feature_map *map, int64_t n_atoms, const real *x, real *
   table<real>().features(*map, n_atoms, x, out, threads);
 }
 
+// That `count` vectors, each with the number of its row, can be added to rows of features.
+void require_rows(const char *function, const qml_feature_map *map, const int64_t *row, int64_t count, int64_t n_rows,
+                  const double *out, int64_t stride) {
+  require_size(function, "n_rows", n_rows);
+  require(function, "row", row, count);
+  require(function, "out", out, count);
+  require_size(function, "stride", stride, n_features(*map));
+  require_count(function, "out", {n_rows, stride});
+  for (int64_t i = 0; i < count; ++i)
+    if (row[i] < 0 || row[i] >= n_rows)
+      fail(QML_BAD_ARGUMENT, "%s: row must lie within 0 ... %lld, but row[%lld] is %lld.", function,
+           (long long)n_rows - 1, (long long)i, (long long)row[i]);
+}
+
+template <class real>
+void energy_rows(const qml_feature_map *map, int64_t n_atoms, const real *x, const int64_t *row, int64_t n_rows,
+                 double *out, int64_t stride, int32_t threads) {
+  const char *name = "qml_energy_rows";
+  require_x(name, map, n_atoms, x, threads);
+  require_rows(name, map, row, n_atoms, n_rows, out, stride);
+  table<real>().energy_rows(*map, n_atoms, x, row, out, stride, threads);
+}
+
 template <class real>
 void force_rows(const qml_feature_map *map, int64_t n_atoms, const real *x, int64_t n_tangents, const real *tangents,
-                const int64_t *owner, const int64_t *row, int64_t n_rows, int64_t first, int64_t last, real *out,
-                int64_t stride, int32_t threads) {
+                const int64_t *owner, const int64_t *row, int64_t n_rows, double *out, int64_t stride,
+                int32_t threads) {
   const char *name = "qml_force_rows";
   require_x(name, map, n_atoms, x, threads);
   require_size(name, "n_tangents", n_tangents);
-  require_size(name, "n_rows", n_rows);
   const int64_t n_values = require_count(name, "tangents", {n_tangents, map->rank});
   require_count(name, "the derivatives", {n_tangents, map->n_frequencies});
   require(name, "tangents", tangents, n_tangents);
-  require(name, "row", row, n_tangents);
-  require(name, "out", out, n_tangents);
-  if (first < 0 || last < first || last > map->n_frequencies)
-    fail(QML_BAD_ARGUMENT, "%s: wanted 0 <= first <= last <= %lld, got %lld and %lld.", name,
-         (long long)map->n_frequencies, (long long)first, (long long)last);
-  require_size(name, "stride", stride, (last - first) * (1 + map->paired));
-  require_count(name, "out", {n_rows, stride});
   require_owners(name, owner, n_tangents, n_atoms);
-  for (int64_t t = 0; t < n_tangents; ++t)
-    if (row[t] < 0 || row[t] >= n_rows)
-      fail(QML_BAD_ARGUMENT, "%s: row must lie within 0 ... %lld, but row[%lld] is %lld.", name, (long long)n_rows - 1,
-           (long long)t, (long long)row[t]);
+  require_rows(name, map, row, n_tangents, n_rows, out, stride);
   require_finite(name, "tangents", tangents, n_values);
-  table<real>().force_rows(*map, n_atoms, x, n_tangents, tangents, owner, row, n_rows, first, last, out, stride,
-                           threads);
+  std::vector<int64_t> order(static_cast<size_t>(n_tangents));
+  std::iota(order.begin(), order.end(), 0);
+  std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) {
+    const int64_t group = owner[a] / owners_in_group, other = owner[b] / owners_in_group;
+    return group != other ? group < other : row[a] < row[b];
+  });
+  table<real>().force_rows(*map, n_atoms, x, n_tangents, tangents, owner, row, order.data(), out, stride, threads);
 }
 
 template <class real>
@@ -210,12 +230,15 @@ int64_t qml_fchl19_size(const qml_fchl19 *p) {
                                 int32_t threads) {                                                                     \
     return qml::guarded([&] { qml::features<real>(map, n_atoms, x, out, threads); });                                  \
   }                                                                                                                    \
+  int32_t qml_energy_rows_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, const int64_t *row,     \
+                                   int64_t n_rows, double *out, int64_t stride, int32_t threads) {                     \
+    return qml::guarded([&] { qml::energy_rows<real>(map, n_atoms, x, row, n_rows, out, stride, threads); });          \
+  }                                                                                                                    \
   int32_t qml_force_rows_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, int64_t n_tangents,      \
                                   const real *tangents, const int64_t *owner, const int64_t *row, int64_t n_rows,      \
-                                  int64_t first, int64_t last, real *out, int64_t stride, int32_t threads) {           \
+                                  double *out, int64_t stride, int32_t threads) {                                      \
     return qml::guarded([&] {                                                                                          \
-      qml::force_rows<real>(map, n_atoms, x, n_tangents, tangents, owner, row, n_rows, first, last, out, stride,       \
-                            threads);                                                                                  \
+      qml::force_rows<real>(map, n_atoms, x, n_tangents, tangents, owner, row, n_rows, out, stride, threads);          \
     });                                                                                                                \
   }                                                                                                                    \
   int32_t qml_energy_and_slope_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x,                    \

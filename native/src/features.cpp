@@ -1,19 +1,21 @@
-// Features of atoms, written out: for the energy rows of a fit.
+// Features of atoms, written out, or added up by row: the energy rows of a fit.
 #include "feature_map.hpp"
 
 namespace qml {
 namespace QML_ISA {
 namespace {
 
+// cosines[k], and cosines[block_size + k] the sines when paired: features of one block, of as many atoms as there are
+// lanes. Compiled once for both kernels below.
 template <class Map, class real>
-void write_block(const qml_feature_map &given, const Map &map, const Frequencies<real> &frequencies, int64_t block,
-                 const Vector<real> *x, Vector<real> *scratch, int count, real *out) {
+__attribute__((noinline)) void form_block(const qml_feature_map &given, const Map &map,
+                                          const Frequencies<real> &frequencies, int64_t block, const Vector<real> *x,
+                                          Vector<real> *scratch, Vector<real> *cosines) {
   typedef Vector<real> V;
   const real amplitude = real(given.amplitude);
   const bool paired = given.paired;
-  const int64_t n = map.n_frequencies(), first = block * map.block_size();
-  const int64_t size = smaller(map.block_size(), n - first), n_features = n * (paired ? 2 : 1);
-  V *cosines = scratch + map.block_size(), *sines = cosines + map.block_size();
+  const int64_t first = block * map.block_size();
+  V *sines = cosines + map.block_size();
   map.forward(block, x, scratch, [&](auto width, int at, V *v) QML_INLINE_LAMBDA {
     unroll<decltype(width)::value>([&](auto i) QML_INLINE_LAMBDA {
       const int k = at + decltype(i)::value;
@@ -22,8 +24,14 @@ void write_block(const qml_feature_map &given, const Map &map, const Frequencies
       if (paired) sines[k] = sine_of<real>(angle) * amplitude;
     });
   });
-  store_rows<real>(cosines, size, count, out + first, n_features);
-  if (paired) store_rows<real>(sines, size, count, out + n + first, n_features);
+}
+
+// put(features, how many, first column) for the parts of a block.
+template <class Map, class V, class Put>
+void each_part(const qml_feature_map &given, const Map &map, int64_t block, V *cosines, Put put) {
+  const int64_t n = map.n_frequencies(), first = block * map.block_size();
+  for (int part = 0; part <= given.paired; ++part)
+    put(cosines + part * map.block_size(), smaller(map.block_size(), n - first), part * n + first);
 }
 
 } // namespace
@@ -48,16 +56,60 @@ void features(const qml_feature_map &given, int64_t n_atoms, const real *x, real
     for (int64_t task = 0; task < n_groups * n_parts; ++task) {
       const int64_t first = task / n_parts * lanes, part = task % n_parts;
       const int count = int(smaller(lanes, n_atoms - first));
-      V *input = memory + thread_number() * held, *scratch = input + rank;
+      V *input = memory + thread_number() * held, *scratch = input + rank, *formed = scratch + map.block_size();
       gather_rows(x + first * rank, count, rank, input);
-      for (int64_t block = map.n_blocks() * part / n_parts; block < map.n_blocks() * (part + 1) / n_parts; ++block)
-        write_block(given, map, frequencies, block, input, scratch, count, out + first * n_features);
+      for (int64_t block = map.n_blocks() * part / n_parts; block < map.n_blocks() * (part + 1) / n_parts; ++block) {
+        form_block(given, map, frequencies, block, input, scratch, formed);
+        each_part(given, map, block, formed, [&](V *v, int64_t size, int64_t column) {
+          store_rows<real>(v, size, count, out + first * n_features + column, n_features);
+        });
+      }
+    }
+  });
+}
+
+// A thread owns a tile of columns: the order of the sums is that of the atoms.
+template <class real>
+void energy_rows(const qml_feature_map &given, int64_t n_atoms, const real *x, const int64_t *row, double *out,
+                 int64_t stride, int threads) {
+  if (n_atoms == 0) return;
+  with_linear_map<real>(given, [&](const auto &map) {
+    typedef Vector<real> V;
+    constexpr int64_t lanes = lanes_of<real>;
+    const int64_t rank = map.rank(), n_blocks = map.n_blocks();
+    const int n_threads = useful_threads(threads, n_atoms * map.n_frequencies());
+    const int64_t blocks = larger(1, smaller(1024 / map.block_size(), n_blocks / n_threads));
+    const int64_t held = rank + 3 * map.block_size();
+    Arena arena(workspace(Frequencies<real>::bytes(given) + Arena::bytes<V>(n_threads * held)));
+    const Frequencies<real> frequencies(given, arena);
+    frequencies.fill(given, 0, given.n_frequencies);
+    V *memory = arena.take<V>(n_threads * held);
+
+#pragma omp parallel for schedule(dynamic) num_threads(n_threads)
+    for (int64_t begin = 0; begin < n_blocks; begin += blocks) {
+      V *input = memory + thread_number() * held, *scratch = input + rank, *formed = scratch + map.block_size();
+      for (int64_t first = 0; first < n_atoms; first += lanes) {
+        const int count = int(smaller(lanes, n_atoms - first));
+        gather_rows(x + first * rank, count, rank, input);
+        for (int64_t block = begin; block < smaller(begin + blocks, n_blocks); ++block) {
+          form_block(given, map, frequencies, block, input, scratch, formed);
+          each_part(given, map, block, formed, [&](V *v, int64_t size, int64_t column) {
+            double *rows[lanes];
+            for (int i = 0; i < count; ++i) rows[i] = out + row[first + i] * stride + column;
+            add_rows<real>(v, size, count, rows);
+          });
+        }
+      }
     }
   });
 }
 
 template void features<float>(const qml_feature_map &, int64_t, const float *, float *, int);
 template void features<double>(const qml_feature_map &, int64_t, const double *, double *, int);
+template void energy_rows<float>(const qml_feature_map &, int64_t, const float *, const int64_t *, double *, int64_t,
+                                 int);
+template void energy_rows<double>(const qml_feature_map &, int64_t, const double *, const int64_t *, double *, int64_t,
+                                  int);
 
 } // namespace QML_ISA
 } // namespace qml

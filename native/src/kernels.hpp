@@ -27,6 +27,9 @@ template <class real> struct Product {
   real *c;
 };
 
+// force_rows takes so many owners at a time; its `order` is that of the tangents: by group, then by row.
+constexpr int64_t owners_in_group = 16;
+
 template <class real> struct KernelTable {
   void (*fchl19_values)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors, real *out,
                         int threads);
@@ -35,9 +38,11 @@ template <class real> struct KernelTable {
   void (*fchl19_jacobian)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors,
                           const int64_t *centre_element, int64_t rank, const real *projections, real *out, int threads);
   void (*features)(const qml_feature_map &map, int64_t n_atoms, const real *x, real *out, int threads);
+  void (*energy_rows)(const qml_feature_map &map, int64_t n_atoms, const real *x, const int64_t *row, double *out,
+                      int64_t stride, int threads);
   void (*force_rows)(const qml_feature_map &map, int64_t n_atoms, const real *x, int64_t n_tangents,
-                     const real *tangents, const int64_t *owner, const int64_t *row, int64_t n_rows, int64_t first,
-                     int64_t last, real *out, int64_t stride, int threads);
+                     const real *tangents, const int64_t *owner, const int64_t *row, const int64_t *order, double *out,
+                     int64_t stride, int threads);
   void (*energy_and_slope)(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *weights,
                            double *energy, real *slope, int threads);
   void (*feature_moment)(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *coefficients,
@@ -82,9 +87,12 @@ void fchl19_jacobian(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segmen
 template <class real>
 void features(const qml_feature_map &map, int64_t n_atoms, const real *x, real *out, int threads);
 template <class real>
+void energy_rows(const qml_feature_map &map, int64_t n_atoms, const real *x, const int64_t *row, double *out,
+                 int64_t stride, int threads);
+template <class real>
 void force_rows(const qml_feature_map &map, int64_t n_atoms, const real *x, int64_t n_tangents, const real *tangents,
-                const int64_t *owner, const int64_t *row, int64_t n_rows, int64_t first, int64_t last, real *out,
-                int64_t stride, int threads);
+                const int64_t *owner, const int64_t *row, const int64_t *order, double *out, int64_t stride,
+                int threads);
 template <class real>
 void energy_and_slope(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *weights, double *energy,
                       real *slope, int threads);

@@ -30,12 +30,10 @@ template <class real, int half = lanes_of<real> / 2> QML_INLINE void transpose(V
   if constexpr (half > 1) transpose<real, half / 2>(v);
 }
 
-// x (count, rank) -> lanes[k][i] = x[i][k]; lanes past `count` repeat the last row, and are to be ignored.
+// out[k][i] = row[i][k] for k < rank.
 template <class real>
-__attribute__((noinline)) void gather_rows(const real *x, int64_t count, int64_t rank, Vector<real> *out) {
+__attribute__((noinline)) void gather_lanes(const real *const *row, int64_t rank, Vector<real> *out) {
   constexpr int lanes = lanes_of<real>;
-  const real *row[lanes];
-  for (int i = 0; i < lanes; ++i) row[i] = x + (i < count ? i : count - 1) * rank;
   int64_t k = 0;
   for (; k + lanes <= rank; k += lanes) {
     Vector<real> v[lanes];
@@ -47,11 +45,15 @@ __attribute__((noinline)) void gather_rows(const real *x, int64_t count, int64_t
     for (int i = 0; i < lanes; ++i) out[k][i] = row[i][k];
 }
 
-// The other way, row by row: vectors(i, k, v) gets the values k, k + 1, ... of lane i, and singles(i, k, value) one of
-// those left over where `size` is no multiple of the width. Squares are transposed in place, so that each row can be
-// written in one go: rows that lie a power of two apart fight for the same places in the cache.
-template <class real, class Vectors, class Singles>
-QML_INLINE void scatter_rows(Vector<real> *in, int64_t size, int count, Vectors vectors, Singles singles) {
+// x (count, rank) -> lanes[k][i] = x[i][k]; lanes past `count` repeat the last row, and are to be ignored.
+template <class real> void gather_rows(const real *x, int64_t count, int64_t rank, Vector<real> *out) {
+  const real *row[lanes_of<real>];
+  for (int i = 0; i < lanes_of<real>; ++i) row[i] = x + (i < count ? i : count - 1) * rank;
+  gather_lanes(row, rank, out);
+}
+
+// in[k + i][j] <-> in[k + j][i] in each whole square of the first `size` vectors; how many those are.
+template <class real> QML_INLINE int64_t transpose_squares(Vector<real> *in, int64_t size) {
   constexpr int lanes = lanes_of<real>;
   const int64_t whole = size / lanes * lanes;
   for (int64_t k = 0; k < whole; k += lanes) {
@@ -60,6 +62,16 @@ QML_INLINE void scatter_rows(Vector<real> *in, int64_t size, int count, Vectors 
     transpose<real>(v);
     unroll<lanes>([&](auto i) QML_INLINE_LAMBDA { in[k + decltype(i)::value] = v[decltype(i)::value]; });
   }
+  return whole;
+}
+
+// The other way, row by row: vectors(i, k, v) gets the values k, k + 1, ... of lane i, and singles(i, k, value) one of
+// those left over where `size` is no multiple of the width. Squares are transposed in place, so that each row can be
+// written in one go: rows that lie a power of two apart fight for the same places in the cache.
+template <class real, class Vectors, class Singles>
+QML_INLINE void scatter_rows(Vector<real> *in, int64_t size, int count, Vectors vectors, Singles singles) {
+  constexpr int lanes = lanes_of<real>;
+  const int64_t whole = transpose_squares<real>(in, size);
   for (int i = 0; i < count; ++i) {
     for (int64_t k = 0; k < whole; k += lanes) vectors(i, k, in[k + i]);
     for (int64_t k = whole; k < size; ++k) singles(i, k, in[k][i]);
@@ -72,6 +84,14 @@ __attribute__((noinline)) void store_rows(Vector<real> *in, int64_t size, int co
   scatter_rows<real>(
       in, size, count, [&](int i, int64_t k, Vector<real> v) { store(rows + i * stride + k, v); },
       [&](int i, int64_t k, real value) { rows[i * stride + k] = value; });
+}
+
+// rows[i][k] += in[k][i] for i < count, k < size, in double; uses up `in`.
+template <class real>
+__attribute__((noinline)) void add_rows(Vector<real> *in, int64_t size, int count, double *const *rows) {
+  scatter_rows<real>(
+      in, size, count, [&](int i, int64_t k, Vector<real> v) QML_INLINE_LAMBDA { add_to(rows[i] + k, v); },
+      [&](int i, int64_t k, real value) { rows[i][k] += double(value); });
 }
 
 // As gather_rows and store_rows for rows shared by `share` lanes each, all lanes in use: element k * share + j in lane j

@@ -95,6 +95,17 @@ template <class F, int... i> QML_INLINE void unroll_over(F &&f, Indices<i...>) {
 // f(Index<0>), f(Index<1>), ..., f(Index<count - 1>)
 template <int count, class F> QML_INLINE void unroll(F &&f) { unroll_over(static_cast<F &&>(f), Counted<count>{}); }
 
+// to[0 .. lanes) += v, in double.
+QML_INLINE void add_to(double *to, Vector<double> v) { store(to, load<double>(to) + v); }
+template <int first, int... lane> QML_INLINE void add_part_to(double *to, Vector<float> v, Indices<lane...>) {
+  add_to(to + first, __builtin_convertvector(__builtin_shufflevector(v, v, (first + lane)...), Vector<double>));
+}
+QML_INLINE void add_to(double *to, Vector<float> v) {
+  constexpr int lanes = lanes_of<double>;
+  add_part_to<0>(to, v, Counted<lanes>{});
+  add_part_to<lanes>(to, v, Counted<lanes>{});
+}
+
 // from[0 .. share) over and over until the vector is full. Broadcasting loads cost nothing, but compilers do not see
 // them in a shuffle.
 template <class real, int share> QML_INLINE Vector<real> spread(const real *from) {

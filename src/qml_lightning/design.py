@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +10,6 @@ from torch import Tensor
 
 from .baseline import Baseline
 from .basis import Basis
-from .kernels import FeatureMap
 from .neighbours import Pairs, element_indices, pairs_within
 from .projection import project
 from .structures import Labels, Structures, batches
@@ -18,11 +17,13 @@ from .structures import Labels, Structures, batches
 # Six independent components of a symmetric tensor, in Voigt's order.
 VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))
 
-# What is in flight at once: tangents times features of one tile, rows times weights of one batch, and atoms: they bound
-# what the representation takes when there are only energies.
-TILE_NUMBERS = 32_000_000
+# What is made at once: rows times weights, less than wait for one Gram product; and atoms, which bound what the
+# representation takes when there are only energies.
 BATCH_NUMBERS = 32_000_000
 BATCH_ATOMS = 2048
+
+# Where the next rows of a kind are to be written, n or fewer of them: (rows, weights) in float64, of any content.
+Room = Callable[[str, int], Tensor]
 
 
 @dataclass(frozen=True)
@@ -108,54 +109,51 @@ def _virial_tangents(pairs: Pairs, vectors: Tensor, jacobian: Tensor, structures
     )
 
 
-def energy_rows(basis: Basis, at: Environments) -> Tensor:
-    """Σ z(ρ) over the atoms of each structure, (structures, weights) in float64."""
-    out = torch.zeros(at.n_structures, basis.n_weights, dtype=torch.float64, device=basis.device)
-    for e, feature_map in enumerate(basis.maps):
-        atoms = (at.element == e).nonzero()[:, 0]
-        step = max(1, TILE_NUMBERS // feature_map.n_features)
-        for run in atoms.split(step):
-            z = basis.kernels.features(feature_map, at.rho[run].contiguous())
-            out[:, basis.columns(e)].index_add_(0, at.structure[run], z.double())
+def rows_of_kind(
+    basis: Basis, at: Environments, kind: str, wanted: Tensor | None = None, out: Tensor | None = None
+) -> Tensor:
+    """Rows of "energies", "forces" or "stress", (rows, weights) in float64: those with the numbers `wanted`, or all.
+
+    They are written to `out` by the kernels, and no other array of their size is made.
+    """
+    n_rows = at.n_structures if kind == "energies" else at.tangents[kind].n_rows
+    if wanted is None:
+        wanted = torch.arange(n_rows, device=basis.device)
+    if out is None:
+        out = torch.empty(len(wanted), basis.n_weights, dtype=torch.float64, device=basis.device)
+    out.zero_()
+    place = torch.full((n_rows,), -1, device=basis.device)  # where each row goes; −1: nowhere
+    place[wanted] = torch.arange(len(wanted), device=basis.device)
+    if kind == "energies":
+        _add_energies(basis, at, place[at.structure], out)
+    else:
+        _add_tangents(basis, at, at.tangents[kind], place[at.tangents[kind].row], out)
     return out
 
 
-def tangent_rows(basis: Basis, at: Environments, tangents: Tangents) -> Tensor:
-    """Σ z′(ρ) · tangent over the tangents of each row, (rows, weights), a tile of features at a time."""
-    out = at.rho.new_zeros(tangents.n_rows, basis.n_weights)
+def _add_energies(basis: Basis, at: Environments, place: Tensor, out: Tensor) -> None:
+    """Σ z(ρ) over the atoms of each structure; `place` is that of each atom."""
+    for e, feature_map in enumerate(basis.maps):
+        atoms = ((at.element == e) & (place >= 0)).nonzero()[:, 0]
+        basis.kernels.energy_rows(feature_map, at.rho[atoms], place[atoms], out[:, basis.columns(e)])
+
+
+def _add_tangents(basis: Basis, at: Environments, tangents: Tangents, place: Tensor, out: Tensor) -> None:
+    """Σ z′(ρ) · tangent over the tangents of each row; `place` is that of each tangent."""
     element_of_tangent = at.element[tangents.owner]
     local = torch.empty_like(at.element)
     for e, feature_map in enumerate(basis.maps):
         atoms = (at.element == e).nonzero()[:, 0]
-        chosen = (element_of_tangent == e).nonzero()[:, 0]
-        if len(chosen) == 0:
-            continue
+        chosen = ((element_of_tangent == e) & (place >= 0)).nonzero()[:, 0]
         local[atoms] = torch.arange(len(atoms), device=basis.device)
-        x, moves = at.rho[atoms].contiguous(), tangents.vector[chosen].contiguous()
-        owner, row = local[tangents.owner[chosen]], tangents.row[chosen]
-        columns = out[:, basis.columns(e)]
-        for first, last in _frequency_tiles(feature_map, len(chosen)):
-            tile = columns[:, first:last]
-            if feature_map.paired:
-                tile = at.rho.new_zeros(tangents.n_rows, 2 * (last - first))
-            basis.kernels.force_rows(feature_map, x, moves, owner, row, tile, first, last)
-            if feature_map.paired:
-                n, half = feature_map.n_frequencies, last - first
-                columns[:, first:last] += tile[:, :half]
-                columns[:, n + first : n + last] += tile[:, half:]
-    return out
-
-
-def _frequency_tiles(feature_map: FeatureMap, n_tangents: int) -> Iterator[tuple[int, int]]:
-    rank = feature_map.rank
-    step = max(1, TILE_NUMBERS // max(1, n_tangents) // rank) * rank
-    for first in range(0, feature_map.n_frequencies, step):
-        yield first, min(first + step, feature_map.n_frequencies)
-
-
-def rows_of_kind(basis: Basis, at: Environments, kind: str) -> Tensor:
-    """Rows of "energies", "forces" or "stress", (rows, weights)."""
-    return energy_rows(basis, at) if kind == "energies" else tangent_rows(basis, at, at.tangents[kind])
+        basis.kernels.force_rows(
+            feature_map,
+            at.rho[atoms],
+            tangents.vector[chosen],
+            local[tangents.owner[chosen]],
+            place[chosen],
+            out[:, basis.columns(e)],
+        )
 
 
 def targets_of(structures: Structures, labels: Labels, baseline: Baseline) -> dict[str, Tensor]:
@@ -176,16 +174,18 @@ def labelled_rows(
     structures: Structures,
     targets: dict[str, Tensor],
     size_exponent: float,
+    room: Room,
     *,
+    weight_of: Callable[[str], float] = lambda kind: 1.0,
     first: int = 0,
     most: int | None = None,
 ) -> Iterator[tuple[str, Tensor, Tensor, int]]:
-    """Rows and targets in chunks that fit: kind, (n, weights), (n,), and how many structures are done.
+    """Rows, written where there is `room` for them, and targets: kind, (n, weights), (n,), structures that are done.
 
-    A target that is NaN is not known, and its row is left out. Rows of energies and virials, which grow with the
-    structure, are divided by atoms^size_exponent. Begins with the structure `first`, which must begin a chunk for the
-    chunks to be those of a run from the start. `most`: numbers at once, in rows and in features of atoms, where memory
-    is short.
+    A target that is NaN is not known, and its row is not made. Rows of energies and virials, which grow with the
+    structure, are divided by atoms^size_exponent, and all are multiplied by the weight of their kind. Begins with the
+    structure `first`, which must begin a chunk for the chunks to be those of a run from the start. `most`: numbers at
+    once, in rows and in features of atoms, where memory is short.
     """
     one = torch.ones_like(structures.counts)
     per_structure = {"energies": one, "forces": 3 * structures.counts, "stress": len(VOIGT) * one}
@@ -195,16 +195,21 @@ def labelled_rows(
     for index in batches(cost, 1.0, first):
         part = structures.select(index)
         at = environments(basis, part, targets)
-        scale = part.counts.double() ** -size_exponent
         atoms = slice(structures.offsets[index[0]], structures.offsets[index[-1] + 1])
         for kind, target in targets.items():
-            z = rows_of_kind(basis, at, kind)
-            if kind == "forces":
-                y = target[atoms].flatten()
-            else:
-                y = (target[index].view(len(index), -1) * scale[:, None]).flatten()
-                z *= scale.repeat_interleave(len(y) // len(index))[:, None].to(z)
-            known = y.isfinite()
-            if not bool(known.all()):
-                z, y = z[known.to(z.device)], y[known]
-            yield kind, z, y.to(z.device), int(index[-1]) + 1
+            y = (target[atoms] if kind == "forces" else target[index]).flatten()
+            factor = torch.full_like(y, weight_of(kind))
+            if kind != "forces":
+                factor *= (part.counts.double() ** -size_exponent).repeat_interleave(len(y) // len(index))
+            left = y.isfinite().nonzero()[:, 0]
+            done = None
+            while done is None or len(left):
+                z = room(kind, len(left))
+                here, left = left[: len(z)], left[len(z) :]
+                assert len(here) or not len(left), "rows came that no room was made for"
+                rows_of_kind(basis, at, kind, here.to(basis.device), z)
+                if bool((factor != 1).any()):
+                    z *= factor[here].to(z)[:, None]
+                whole = kind == tuple(targets)[-1] and not len(left)
+                done = int(index[-1]) + 1 if whole else int(index[0])
+                yield kind, z, (y * factor)[here].to(z), done

@@ -141,15 +141,23 @@ def gather(
     compositions *= problem.structures.counts.double()[:, None] ** -equations.recipe.size_exponent
     known = targets["energies"].isfinite() if "energies" in targets else torch.zeros(n, dtype=torch.bool)
     compositions, taken = compositions[known], int(known[:first].sum())
+    before = first
     tell("equations", first, n)
-    for kind, rows, y, done in labelled_rows(
-        basis, problem.structures, targets, equations.recipe.size_exponent, first=first, most=most
+    for kind, _, y, done in labelled_rows(
+        basis,
+        problem.structures,
+        targets,
+        equations.recipe.size_exponent,
+        lambda kind, n: equations.parts[kind].room(n),
+        first=first,
+        most=most,
     ):
         if kind == "energies":
             y = torch.cat([y[:, None], compositions[taken : taken + len(y)].to(y)], 1)
             taken += len(y)
-        equations.parts[kind].add(rows, y)
-        if kind == tuple(targets)[-1]:
+        equations.parts[kind].take(y)
+        if done > before:
+            before = done
             tell("equations", done, n, rate(equations.parts.values()))
             if after is not None:
                 after(equations, done, n)

@@ -14,7 +14,7 @@ from .baseline import Baseline, References
 from .equations import Equations
 from .errors import InputError
 from .modelfile import basis_tensors, read_basis, read_tensor
-from .normal import Gram, Part, Rows, lower_tiles, memory_for
+from .normal import Gram, Part, Rows, append, lower_tiles, memory_for
 from .resources import Memory
 from .tensorfile import open_tensors, write_tensors
 
@@ -146,7 +146,8 @@ def _read_part(file: Any, kind: str, form: dict[str, Any], n: int, device: torch
         for first, last in pairwise([*firsts, n]):
             part.gram[first:last, :last] = read_tensor(file, f"{kind}.gram.{first}", (last - first, last))
     if waiting:
-        rows.add(
+        append(
+            rows,
             read_tensor(file, f"{kind}.rows", (waiting, n)).to(device),
             read_tensor(file, f"{kind}.targets", (waiting, n_targets)).to(device),
         )

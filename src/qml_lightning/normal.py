@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +15,26 @@ from torch import Tensor
 GRAM_TILE = 1024
 # Rows that wait for one product, in bytes: each product reads and writes the whole triangle, so rows come in bulk.
 BUFFER_BYTES = 512 * 1024**2
+
+
+class Place(Protocol):
+    """What takes rows without a copy of them: room is asked for, they are written there, and taken."""
+
+    def room(self, n: int) -> Tensor:
+        """Where the next rows are to be written: (rows, columns) of any content, for n or fewer of them."""
+
+    def take(self, targets: Tensor) -> None:
+        """The rows are written, and these are their targets: (rows,) or (rows, n_targets)."""
+
+
+def append(to: Place, rows: Tensor, targets: Tensor) -> None:
+    """Copy rows (n, columns) that are there already, with their targets (n,) or (n, n_targets)."""
+    while len(rows):
+        place = to.room(len(rows))
+        n = len(place)
+        place.copy_(rows[:n])
+        to.take(targets[:n])
+        rows, targets = rows[n:], targets[n:]
 
 
 @dataclass
@@ -32,11 +53,14 @@ class Rows:
         self.rows = torch.empty(self.capacity, self.n_columns, dtype=torch.float64, device=self.device)
         self.targets = torch.empty(self.capacity, self.n_targets, dtype=torch.float64, device=self.device)
 
-    def add(self, rows: Tensor, targets: Tensor) -> None:
-        """Append rows (n, columns) and their targets (n,) or (n, n_targets)."""
-        end = self.n + len(rows)
-        self.rows[self.n : end] = rows
-        self.targets[self.n : end] = targets.view(len(rows), -1)
+    def room(self, n: int) -> Tensor:
+        """Where the next n rows are to be written."""
+        return self.rows[self.n : self.n + n]
+
+    def take(self, targets: Tensor) -> None:
+        """The rows are written, and these are their targets."""
+        end = self.n + len(targets)
+        self.targets[self.n : end] = targets.view(len(targets), -1)
         self.n = end
 
     def filled(self) -> tuple[Tensor, Tensor]:
@@ -88,17 +112,20 @@ class Gram:
         self.moment = torch.zeros(self.n_columns, self.n_targets, dtype=torch.float64, device=self.device)
         self.square = torch.zeros(self.n_targets, self.n_targets, dtype=torch.float64, device=self.device)
 
-    def add(self, rows: Tensor, targets: Tensor) -> None:
-        """Add rows (n, columns) and their targets (n,) or (n, n_targets)."""
-        chunk = len(rows)
-        self.n += chunk if self.sign > 0 else -chunk
-        while len(rows):
-            room = self.waiting.capacity - self.waiting.n
-            self.waiting.add(rows[:room], targets[:room])
-            rows, targets = rows[room:], targets[room:]
-            # also when the next chunk would not fit: no rows wait between two chunks then, as a checkpoint likes it
-            if self.waiting.n + max(len(rows), chunk) > self.waiting.capacity:
-                self.flush()
+    def room(self, n: int) -> Tensor:
+        """Where the next n rows are to be written; if more than can wait, where an equal share of them is."""
+        if self.waiting.n + n > self.waiting.capacity:
+            self.flush()
+        shares = max(1, -(-n // self.waiting.capacity))
+        return self.waiting.room(-(-n // shares))
+
+    def take(self, targets: Tensor) -> None:
+        """The rows are written, and these are their targets."""
+        self.waiting.take(targets)
+        self.n += len(targets) if self.sign > 0 else -len(targets)
+        # when as many more would not fit: no rows wait between two chunks then, as a checkpoint likes it
+        if self.waiting.n + len(targets) > self.waiting.capacity:
+            self.flush()
 
     def flush(self) -> None:
         """Take the waiting rows into the Gram matrix."""
@@ -178,7 +205,7 @@ def grown(part: Part, n_more: int) -> Part:
     # rows cannot be told apart once they are in: only a Gram matrix can lose some
     total = part.n + n_more if n_more >= 0 else part.n_columns + 1
     larger = equations_for(total, part.n_columns, part.device, part.n_targets)
-    larger.add(*part.filled())
+    append(larger, *part.filled())
     if isinstance(larger, Gram):
         larger.flush()
     return larger
@@ -188,7 +215,7 @@ def added(one: Part, other: Part) -> Part:
     """The equations of both; the first is used up."""
     if isinstance(other, Rows):
         together = grown(one, other.n)
-        together.add(*other.filled())
+        append(together, *other.filled())
     elif isinstance(one, Rows):
         return added(other, one)
     else:

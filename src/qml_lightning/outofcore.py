@@ -96,18 +96,18 @@ class OutOfCore:
         files = [file for file in (self.gram, self.rows) if file is not None]
         return sum(f.size for f in files), sum(f.bytes_read for f in files), sum(f.bytes_written for f in files)
 
-    def add(self, rows: Tensor, targets: Tensor, weight: float = 1.0) -> None:
-        """Add rows (n, columns) and their targets (n,), both times `weight`."""
-        while len(rows):
-            room = len(self._waiting) - self._n_waiting
-            part = self._waiting[self._n_waiting : self._n_waiting + len(rows)]
-            part.copy_(rows[:room]).mul_(weight)
-            self._targets[self.n : self.n + len(part)] = targets[:room] * weight
-            self.n += len(part)
-            self._n_waiting += len(part)
-            rows, targets = rows[room:], targets[room:]
-            if self._n_waiting == len(self._waiting):
-                self._flush()
+    def room(self, n: int) -> Tensor:
+        """Where the next rows are to be written: (rows, columns), for n of them or for as many as can still wait."""
+        return self._waiting[self._n_waiting : self._n_waiting + n]
+
+    def take(self, targets: Tensor) -> None:
+        """The rows are written, and these are their targets (rows,)."""
+        n = len(targets)
+        self._targets[self.n : self.n + n] = targets
+        self.n += n
+        self._n_waiting += n
+        if self._n_waiting == len(self._waiting):
+            self._flush()
 
     def _flush(self) -> None:
         """Take the waiting rows into the matrix on disk."""

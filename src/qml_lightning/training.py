@@ -22,7 +22,8 @@ from .recipes import Recipe
 from .resources import Memory
 from .structures import Labels, Structures
 
-# Bytes in flight for each number of a batch of rows: the row, the features that it is made of, their sum in float64.
+# Bytes in flight for each number of a batch of rows: not the rows, which are written where they wait, but the tangents
+# that they are made of.
 BYTES_IN_FLIGHT = 24
 
 
@@ -72,8 +73,16 @@ def out_of_core_weights(
     chosen = plan(sum(counts.values()), basis.n_weights, free - BYTES_IN_FLIGHT * most, memory.scratch)
     with OutOfCore(chosen) as equations:
         tell("equations", 0, len(problem.structures))
-        for kind, rows, y, done in labelled_rows(basis, problem.structures, targets, recipe.size_exponent, most=most):
-            equations.add(rows, y, recipe.weight_of(kind))
+        for _, _, y, done in labelled_rows(
+            basis,
+            problem.structures,
+            targets,
+            recipe.size_exponent,
+            lambda _, n: equations.room(n),
+            weight_of=recipe.weight_of,
+            most=most,
+        ):
+            equations.take(y)
             tell("equations", done, len(problem.structures))
         weights = equations.solve(recipe.ridge, lambda done, of: tell("solving", done, of))
         disk, read, written = equations.disk
@@ -131,8 +140,15 @@ def _small_gram(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) 
     """Lower triangle of Z_sᵀ Z_s with the weights of the rows."""
     gram = Gram(basis.n_weights, basis.device)
     tell("preconditioner", 0, len(problem.structures))
-    for kind, rows, y, done in labelled_rows(basis, problem.structures, problem.targets, recipe.size_exponent):
-        gram.add(rows * recipe.weight_of(kind), y)
+    for _, _, y, done in labelled_rows(
+        basis,
+        problem.structures,
+        problem.targets,
+        recipe.size_exponent,
+        lambda _, n: gram.room(n),
+        weight_of=recipe.weight_of,
+    ):
+        gram.take(y)
         tell("preconditioner", done, len(problem.structures))
     gram.flush()
     return gram.gram

@@ -58,16 +58,10 @@ class Kernels(Protocol):
 
     def features(self, f: FeatureMap, x: Tensor) -> Tensor: ...
 
+    def energy_rows(self, f: FeatureMap, x: Tensor, row: Tensor, out: Tensor) -> None: ...
+
     def force_rows(
-        self,
-        f: FeatureMap,
-        x: Tensor,
-        tangents: Tensor,
-        owner: Tensor,
-        row: Tensor,
-        out: Tensor,
-        first: int,
-        last: int,
+        self, f: FeatureMap, x: Tensor, tangents: Tensor, owner: Tensor, row: Tensor, out: Tensor
     ) -> None: ...
 
     def energy_and_slope(self, f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]: ...

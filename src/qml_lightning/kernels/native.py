@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 NAME = "native"
 
-ABI_VERSION = 1
+ABI_VERSION = 2
 _LIBRARY = "libqml_lightning.so"
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
 _ANGULAR = {"pair": 0, "series": 1}
@@ -73,7 +73,8 @@ _SIGNATURES: dict[str, list[type]] = {
     "fchl19_pullback": [POINTER(FCHL19Struct), _I, _P, _P, _P, _P, c_int32],
     "fchl19_jacobian": [POINTER(FCHL19Struct), _I, _P, _P, _P, _I, _P, _P, c_int32],
     "features": [POINTER(FeatureMapStruct), _I, _P, _P, c_int32],
-    "force_rows": [POINTER(FeatureMapStruct), _I, _P, _I, _P, _P, _P, _I, _I, _I, _P, _I, c_int32],
+    "energy_rows": [POINTER(FeatureMapStruct), _I, _P, _P, _I, _P, _I, c_int32],
+    "force_rows": [POINTER(FeatureMapStruct), _I, _P, _I, _P, _P, _P, _I, _P, _I, c_int32],
     "energy_and_slope": [POINTER(FeatureMapStruct), _I, _P, _P, _P, _P, c_int32],
     "feature_moment": [POINTER(FeatureMapStruct), _I, _P, _P, _P, _P, c_int32],
     "tangent_products": [_I, _I, _P, _P, _I, _P, _P, c_int32],
@@ -269,18 +270,26 @@ def features(f: FeatureMap, x: Tensor) -> Tensor:
     return out
 
 
-def force_rows(
-    f: FeatureMap, x: Tensor, tangents: Tensor, owner: Tensor, row: Tensor, out: Tensor, first: int, last: int
-) -> None:
+def energy_rows(f: FeatureMap, x: Tensor, row: Tensor, out: Tensor) -> None:
+    _shaped("x", x, len(x), f.rank)
+    _shaped("row", row, len(x))
+    dtype = x.dtype
+    _call(
+        "energy_rows",
+        dtype,
+        byref(_map(f, dtype)),
+        len(x),
+        _address(x, dtype),
+        _address(row, torch.int64),
+        *_rows(f, out),
+    )
+
+
+def force_rows(f: FeatureMap, x: Tensor, tangents: Tensor, owner: Tensor, row: Tensor, out: Tensor) -> None:
     _shaped("x", x, len(x), f.rank)
     _shaped("tangents", tangents, len(owner), f.rank)
     _shaped("row", row, len(owner))
     dtype = x.dtype
-    if out.dtype != dtype or out.dim() != 2 or out.stride(1) != 1 or out.shape[1] < (last - first) * (1 + f.paired):
-        raise InputError(
-            f"out must be {dtype} rows of at least {(last - first) * (1 + f.paired)} adjacent columns, "
-            f"got {out.dtype} of shape {tuple(out.shape)} and strides {out.stride()}."
-        )
     _call(
         "force_rows",
         dtype,
@@ -291,12 +300,20 @@ def force_rows(
         _address(tangents, dtype),
         _address(owner, torch.int64),
         _address(row, torch.int64),
-        len(out),
-        first,
-        last,
-        out.data_ptr(),
-        out.stride(0),
+        *_rows(f, out),
     )
+
+
+def _rows(f: FeatureMap, out: Tensor) -> tuple[int, int, int]:
+    """Number, address and stride of rows that features are added to; they may be part of wider ones."""
+    on_cpu = out.dtype == torch.float64 and out.device.type == "cpu"
+    if not on_cpu or out.dim() != 2 or out.shape[1] != f.n_features or out.stride(1) != 1:
+        raise InputError(
+            f"out must be torch.float64 rows of {f.n_features} adjacent columns on the CPU, "
+            f"got {out.dtype} of shape {tuple(out.shape)} and strides {out.stride()} on {out.device}."
+        )
+    # a single row may have any stride
+    return len(out), out.data_ptr(), max(out.stride(0), f.n_features)
 
 
 def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:

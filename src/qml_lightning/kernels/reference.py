@@ -13,8 +13,10 @@ from .arguments import FCHL19Arguments, FeatureMap
 NAME = "reference"
 predictor = None  # prediction walks through the kernels below
 
-# Features in flight at once for each atom, and numbers in one array of triples: they bound the memory, not the result.
+# Features in flight at once for each atom, numbers in one array of them, and in one of triples: they bound the memory,
+# not the result.
 FEATURE_TILE = 4096
+TILE_NUMBERS = 8_000_000
 TRIPLE_NUMBERS = 8_000_000
 
 
@@ -233,8 +235,9 @@ def linear_transposed(f: FeatureMap, y: Tensor, first: int = 0, last: int | None
     return x.sum(1)
 
 
-def _tiles(f: FeatureMap) -> Iterator[tuple[int, int]]:
-    step = max(f.rank, FEATURE_TILE // f.rank * f.rank)
+def _tiles(f: FeatureMap, n: int = 1) -> Iterator[tuple[int, int]]:
+    """Runs of frequencies, for `n` vectors at once."""
+    step = max(f.rank, min(FEATURE_TILE, TILE_NUMBERS // max(1, n)) // f.rank * f.rank)
     for first in range(0, f.n_frequencies, step):
         yield first, min(first + step, f.n_frequencies)
 
@@ -245,20 +248,30 @@ def features(f: FeatureMap, x: Tensor) -> Tensor:
     return f.amplitude * (torch.cat([u.cos(), u.sin()], 1) if f.paired else u.cos())
 
 
-def force_rows(
-    f: FeatureMap, x: Tensor, tangents: Tensor, owner: Tensor, row: Tensor, out: Tensor, first: int, last: int
-) -> None:
-    """out[row] += derivative of the features of x[owner] along each tangent, for the frequencies first:last.
+def energy_rows(f: FeatureMap, x: Tensor, row: Tensor, out: Tensor) -> None:
+    """out[row] += features of each x, in float64: x (atoms, rank), out (rows, n_features)."""
+    for first, last in _tiles(f, len(x)):
+        u = linear(f, x, first, last) + f.phases[first:last]
+        for part, values in zip(_parts(f, out), (u.cos(), u.sin()), strict=False):
+            part[:, first:last].index_add_(0, row, (f.amplitude * values).double())
 
-    x (atoms, rank), tangents (n, rank), out (rows, columns): as many columns as frequencies, [cos part | sin part] when
-    paired.
+
+def force_rows(f: FeatureMap, x: Tensor, tangents: Tensor, owner: Tensor, row: Tensor, out: Tensor) -> None:
+    """out[row] += derivative of the features of x[owner] along each tangent, in float64.
+
+    x (atoms, rank), tangents (n, rank), out (rows, n_features).
     """
-    u = linear(f, x, first, last) + f.phases[first:last]
-    along = linear(f, tangents, first, last).mul_(f.amplitude)
-    n = last - first
-    out[:, :n].index_add_(0, row, -u.sin()[owner] * along)
-    if f.paired:
-        out[:, n : 2 * n].index_add_(0, row, u.cos()[owner] * along)
+    for first, last in _tiles(f, len(tangents)):
+        u = linear(f, x, first, last) + f.phases[first:last]
+        along = linear(f, tangents, first, last).mul_(f.amplitude)
+        for part, slopes in zip(_parts(f, out), (-u.sin(), u.cos()), strict=False):
+            part[:, first:last].index_add_(0, row, (slopes[owner] * along).double())
+
+
+def _parts(f: FeatureMap, out: Tensor) -> tuple[Tensor, ...]:
+    """The columns of cosines, and those of sines when paired."""
+    n = f.n_frequencies
+    return (out[:, :n], out[:, n:]) if f.paired else (out,)
 
 
 def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
