@@ -54,14 +54,14 @@ def test_the_form_is_chosen_by_the_number_of_rows():
 def test_the_gram_matrix_does_not_depend_on_how_rows_come(monkeypatch):
     import qml_lightning.normal as normal
 
-    monkeypatch.setattr(normal, "BUFFER_BYTES", 8 * 60 * 16)  # sixteen rows wait at most
-    monkeypatch.setattr(normal, "GRAM_TILE", 32)
-    z, y = _problem(101, 60)
+    monkeypatch.setattr(normal, "BUFFER_BYTES", 8 * 150 * 16)  # sixteen rows wait at most
+    monkeypatch.setattr(normal, "DIAGONAL", 64)
+    z, y = _problem(301, 150)
     gram = _gathered(z, y, FORMS["gram"])
     gram.flush()
     assert np.allclose(np.tril(gram.gram.numpy()), np.tril(z.T @ z))
     assert np.allclose(gram.moment[:, 0].numpy(), z.T @ y)
-    assert gram.n == 101
+    assert gram.n == 301
 
 
 def test_a_matrix_that_is_not_positive_definite_tells_which_ridge_would_do():

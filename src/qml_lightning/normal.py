@@ -10,9 +10,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-# Rows of the Gram matrix formed by one matrix product: half of the matrix is never computed. Long, low tiles run
-# faster than tall ones, and 1024 rows lose little on the diagonal and to repeated packing.
+# Rows of the Gram matrix in one tile of a file, or of a pass over its lower triangle.
 GRAM_TILE = 1024
+# Size of the blocks on the diagonal that are formed whole: half of each is for nothing, and smaller ones run slower.
+DIAGONAL = 256
 # Rows that wait for one product, in bytes: each product reads and writes the whole triangle, so rows come in bulk.
 BUFFER_BYTES = 512 * 1024**2
 
@@ -237,7 +238,15 @@ def lower_tiles(gram: Tensor) -> Iterator[tuple[int, int, Tensor]]:
 
 
 def add_product(gram: Tensor, rows: Tensor, weight: float) -> None:
-    """Lower triangle of gram += weight · rowsᵀ rows, a tile of its rows at a time."""
-    for first in range(0, gram.shape[0], GRAM_TILE):
-        last = min(first + GRAM_TILE, gram.shape[0])
-        gram[first:last, :last].addmm_(rows[:, first:last].T, rows[:, :last], alpha=weight)
+    """Lower triangle of gram += weight · rowsᵀ rows: the square below the diagonal, then both triangles likewise.
+
+    Squares run faster than long tiles, for which a matrix product packs all of the rows anew each time.
+    """
+    n = len(gram)
+    if n <= DIAGONAL:
+        gram.addmm_(rows.T, rows, alpha=weight)
+        return
+    half = -(-n // 128) * 64  # where cache lines begin
+    gram[half:, :half].addmm_(rows[:, half:].T, rows[:, :half], alpha=weight)
+    add_product(gram[:half, :half], rows[:, :half], weight)
+    add_product(gram[half:, half:], rows[:, half:], weight)
