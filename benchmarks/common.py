@@ -72,8 +72,8 @@ class Headline:
     timing: bool = False  # left out of the README if others kept the machine busy
 
 
-def write(name: str, results: Mapping[str, Any], headline: Sequence[Headline] = ()) -> Path:
-    """Write benchmarks/results/NAME.json, atomically: `results`, and all that is needed to run it again."""
+def write(name: str, results: Any, headline: Sequence[Headline] = (), *, folder: Path = RESULTS) -> Path:
+    """Write NAME.json into `folder`, atomically: `results`, and all that is needed to run it again."""
     record = {
         "benchmark": name,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -86,7 +86,7 @@ def write(name: str, results: Mapping[str, Any], headline: Sequence[Headline] = 
         "headline": [asdict(row) for row in headline],
         "results": results,
     }
-    return _save(name, record)
+    return _save(name, record, folder)
 
 
 def retell(name: str, headline: Sequence[Headline]) -> Path:
@@ -97,16 +97,16 @@ def retell(name: str, headline: Sequence[Headline]) -> Path:
     return _save(name, record | {"headline": [asdict(row) for row in headline]})
 
 
-def _save(name: str, record: Mapping[str, Any]) -> Path:
-    RESULTS.mkdir(exist_ok=True)
-    path = RESULTS / f"{name}.json"
+def _save(name: str, record: Mapping[str, Any], folder: Path = RESULTS) -> Path:
+    folder.mkdir(exist_ok=True)
+    path = folder / f"{name}.json"
     write_atomically(path, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode(), overwrite=True)
     return path
 
 
-def read(name: str) -> dict[str, Any] | None:
+def read(name: str, *, folder: Path = RESULTS) -> dict[str, Any] | None:
     """The record of a benchmark, or None if it was never run."""
-    path = RESULTS / f"{name}.json"
+    path = folder / f"{name}.json"
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 

@@ -1,0 +1,93 @@
+"""What the benchmarks of errors share: recipes by name, one fit with its errors, means over seeds."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from common import SHARED_DATA
+from runner import WHAT, Entry
+
+from qml_lightning import Dataset, Potential, Recipe, evaluate, fit, load_dataset, recipes
+
+RECIPES = {"default": recipes.DEFAULT, "paper": recipes.PAPER, "angular-pair": recipes.ANGULAR_PAIR}
+MOST_DIRECT = 16384  # features; beyond it the Gram matrix takes a good part of the memory of this machine
+ITERATIVE_RIDGE = 1e-9  # smaller ones are lost in the preconditioner
+ENERGY, FORCE = "energy_mae_mev", "force_mae_mev_per_angstrom"
+
+
+def load(name: str) -> Dataset:
+    """A public set from the folder beside the repository."""
+    return load_dataset(name, data_folder=SHARED_DATA, labels="required")
+
+
+def recipe_for(name: str, n_features: int, *, seed: int = 0, base: Recipe | None = None, **features: Any) -> Recipe:
+    """The recipe of that name with so many features, solved without a Gram matrix where there are many.
+
+    `base`: what "default" stands for, where the defaults are not meant for the data.
+    """
+    if name not in RECIPES:
+        raise SystemExit(f"Unknown recipe {name!r}. Known are {', '.join(RECIPES)}.")
+    start = base if name == "default" and base is not None else RECIPES[name]
+    recipe = replace(start, features=replace(start.features, n_features=n_features, **features), seed=seed)
+    if n_features <= MOST_DIRECT:
+        return recipe
+    solver = replace(recipe.solver, method="iterative")
+    return replace(recipe, solver=solver, ridge=max(recipe.ridge, ITERATIVE_RIDGE))
+
+
+def errors(potential: Potential, test: Dataset) -> dict[str, float]:
+    """Mean absolute and root mean square errors in meV and meV/Å."""
+    told = evaluate(potential, test)
+    out = {}
+    for kind, unit, error in (("energy", "mev", told.energy), ("force", "mev_per_angstrom", told.forces)):
+        if error is not None:
+            out |= {f"{kind}_mae_{unit}": error.mae * 1e3, f"{kind}_rmse_{unit}": error.rmse * 1e3}
+    return out
+
+
+def fitted(train: Dataset, recipe: Recipe) -> tuple[Potential, dict[str, Any]]:
+    """A fit, and what there is to say about it."""
+    potential = fit(train, recipe)
+    about: dict[str, Any] = {
+        "n_train": len(train),
+        "recipe": potential.recipe.as_dict(),
+        "fit_seconds": potential.provenance["seconds"],
+    }
+    solution = potential.provenance["solution"]
+    if solution["solver"] == "iterative":
+        about |= {"steps": len(solution["history"]), "converged": solution["converged"]}
+    return potential, about
+
+
+def grouped(entries: Sequence[Entry], *names: str) -> dict[tuple[Any, ...], list[Entry]]:
+    """Entries that did not fail, by what their cells say under these names, in the order in which they come."""
+    out: dict[tuple[Any, ...], list[Entry]] = {}
+    for entry in entries:
+        if "failed" not in entry:
+            out.setdefault(tuple(entry[WHAT].get(name) for name in names), []).append(entry)
+    return out
+
+
+def mean(entries: Sequence[Entry], name: str) -> float:
+    """Over seeds or splits."""
+    return statistics.fmean(entry[name] for entry in entries)
+
+
+def spread(entries: Sequence[Entry], name: str) -> float:
+    """Standard error of that mean; 0 of a single value."""
+    values = [entry[name] for entry in entries]
+    return statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+
+
+def told(entries: Sequence[Entry], name: str, digits: int) -> str:
+    """Mean, with its standard error where there is one."""
+    error = spread(entries, name)
+    return f"{mean(entries, name):.{digits}f}" + (f" ± {error:.{digits}f}" if error else "")
+
+
+def recipe_words(name: str) -> str:
+    """What is added to the name of a model that does not have the default recipe."""
+    return "" if name == "default" else f", {name}"
