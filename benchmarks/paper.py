@@ -6,7 +6,8 @@
     python benchmarks/paper.py --list                                 # every cell, and which are there
     python benchmarks/paper.py --draw                                 # tables and pictures of what is there
 
-`python benchmarks/results_page.py` then makes docs/results.md from the result files, `readme_table.py` the README's table.
+`python benchmarks/results_page.py` then makes docs/results.md from the result files, `readme_table.py` the tables of
+the README.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""The table of the README, from the rows that the result files under benchmarks/results bring.
+"""The tables of the README, from the result files under benchmarks/results and the published figures.
 
-python benchmarks/readme_table.py          # put it into README.md
+python benchmarks/readme_table.py          # put them into README.md
 python benchmarks/readme_table.py --check  # exit code 1 if README.md says something else
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
-BEGIN, END = "<!-- results:begin -->", "<!-- results:end -->"
+PUBLISHED = ROOT / "benchmarks" / "published.json"
 
 
 def generated() -> str:
@@ -45,13 +45,45 @@ def generated() -> str:
     return "\n".join(lines)
 
 
+def compared() -> str:
+    """rMD17 beside what others published: MAE of energy / force, ours for each number of features that was tried."""
+    models = json.loads(PUBLISHED.read_text(encoding="utf-8"))["rmd17"]["models"]
+    path = RESULTS / "rmd17.json"
+    cells = json.loads(path.read_text(encoding="utf-8"))["results"] if path.is_file() else []
+    ours: dict[int, dict[str, list[tuple[float, float]]]] = {}
+    for cell in cells:
+        if "failed" not in cell and cell["cell"]["recipe"] == "default":
+            there = ours.setdefault(cell["cell"]["n_features"], {})
+            errors = (cell["energy_mae_mev"], cell["force_mae_mev_per_angstrom"])
+            there.setdefault(cell["cell"]["molecule"], []).append(errors)
+    head = ["molecule", *(f"**here, {n} features**" for n in ours), *models]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for molecule in models["FCHL19 GPR"]:
+        row = [molecule]
+        for there in ours.values():
+            found = there.get(molecule, [])
+            means = [sum(values) / len(found) for values in zip(*found, strict=True)]
+            row.append(f"**{means[0]:.2f} / {means[1]:.1f}**" if found else "–")
+        row += ["{:g} / {:g}".format(*model[molecule]) if molecule in model else "–" for model in models.values()]
+        lines.append("| " + " | ".join(row) + " |")
+    return "\n".join(lines)
+
+
+BLOCKS = {"results": generated, "comparison": compared}
+
+
 def replaced(text: str) -> str:
-    """`text` with the generated block between the marks."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise SystemExit(f"{README.name} has no block {BEGIN} … {END}. Add the two marks where the table should be.")
-    return f"{before}{BEGIN}\n{generated()}\n{END}{after}"
+    """`text` with the generated blocks between their marks."""
+    for name, block in BLOCKS.items():
+        first, last = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+        before, begin, rest = text.partition(first)
+        _, end, after = rest.partition(last)
+        if not (begin and end):
+            raise SystemExit(
+                f"{README.name} has no block {first} … {last}. Add the two marks where the table should be."
+            )
+        text = f"{before}{first}\n{block()}\n{last}{after}"
+    return text
 
 
 def main() -> int:

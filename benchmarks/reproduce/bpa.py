@@ -87,10 +87,10 @@ def headline(entries: list[Entry]) -> list[Headline]:
 BPA = Benchmark(
     "3bpa",
     "3BPA: root mean square errors by temperature, trained on 500 structures at 300 K",
-    "Trained on the official 500 structures. Tested on 69, 89 and 76 frames at 300, 600 and 1200 K of the official mixed-"
-    "temperature set, of which 31 frames that are also training structures are left out; temperatures are inferred from "
-    "the order of that file. The published figures are for the full official test sets, which are not among the data "
-    "here: they can be compared only roughly.",
+    "Trained on the official 500 structures. Tested on 69, 89 and 76 frames at 300, 600 and 1200 K of the official "
+    "set of mixed temperatures, of which 31 frames that are also training structures are left out; temperatures are "
+    "inferred from the order of that file. The published figures are for the full official test sets, which are not "
+    "among the data here: they can be compared only roughly.",
     cells, measure, tables, draw, headline,
     needs=("3bpa/3bpa.npz",),
 )  # fmt: skip

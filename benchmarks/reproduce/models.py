@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from common import SHARED_DATA
@@ -18,6 +19,7 @@ ITERATIVE_RIDGE = 1e-9  # smaller ones are lost in the preconditioner
 ENERGY, FORCE = "energy_mae_mev", "force_mae_mev_per_angstrom"
 
 
+@lru_cache(maxsize=4)
 def load(name: str) -> Dataset:
     """A public set from the folder beside the repository."""
     return load_dataset(name, data_folder=SHARED_DATA, labels="required")

@@ -70,9 +70,10 @@ def _verdict(ours: dict[tuple[int, str], dict[str, list[Entry]]]) -> str:
         energies = sum(mean(found, ENERGY) <= paper[0] for found, paper in pairs)
         forces = sum(mean(found, FORCE) <= paper[1] for found, paper in pairs)
         splits = max(len(found) for found in there.values())
+        what = f"{n} features{recipe_words(recipe)}" + (f", mean of {splits} splits" if splits > 1 else "")
         lines.append(
-            f"* {n} features{recipe_words(recipe)}{f', mean of {splits} splits' if splits > 1 else ''}: at or below the "
-            f"paper's SORF-32768 in {energies} of {len(pairs)} energies and {forces} of {len(pairs)} forces."
+            f"* {what}: at or below the paper's SORF-32768 in {energies} of {len(pairs)} energies and {forces} of "
+            f"{len(pairs)} forces."
         )
     return "\n".join(lines)
 

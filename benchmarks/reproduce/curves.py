@@ -1,0 +1,43 @@
+"""Learning curves: errors against the number of training structures, as tables and on logarithmic axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from drawing import line, log_axis
+from runner import Entry
+
+from .models import mean, spread, told
+
+Curve = Mapping[Any, Sequence[Entry]]  # by the number of structures, or of features
+
+
+def slope(curve: Curve, name: str) -> float:
+    """Of log(error) against log(number), by least squares; NaN of a single point."""
+    points = [(math.log(n), math.log(mean(there, name))) for n, there in curve.items()]
+    if len(points) < 2:
+        return math.nan
+    x0, y0 = (sum(values) / len(points) for values in zip(*points, strict=True))
+    return sum((x - x0) * (y - y0) for x, y in points) / sum((x - x0) ** 2 for x, _ in points)
+
+
+def row(curve: Curve, sizes: Sequence[Any], name: str, digits: int) -> list[str]:
+    """Cells of a table: the errors at these sizes, and the slope."""
+    cells = [told(curve[n], name, digits) if n in curve else "–" for n in sizes]
+    steep = slope(curve, name)
+    return [*cells, "–" if math.isnan(steep) else f"{steep:.2f}"]
+
+
+def draw_curve(axes: Any, curve: Curve, name: str, *, label: str, number: int, **options: Any) -> None:
+    """One curve with error bars over seeds."""
+    x = sorted(curve)
+    y, error = ([function(curve[n], name) for n in x] for function in (mean, spread))
+    line(axes, x, y, error, label=label, number=number, **options)
+
+
+def both_logarithmic(axes: Any, ticks: Sequence[float]) -> None:
+    """Axes of a learning curve, ticks of x as given."""
+    log_axis(axes.xaxis, ticks)
+    log_axis(axes.yaxis)

@@ -1,0 +1,95 @@
+"""RFF, ORF and SORF beside each other as the number of features grows: MD17 aspirin."""
+
+from __future__ import annotations
+
+import statistics
+from typing import Any
+
+from common import Headline, table
+from drawing import legend_above, panels, title
+from runner import PUBLISHED, WHAT, Benchmark, Cell, Entry, Options
+
+from .curves import both_logarithmic, draw_curve
+from .models import ENERGY, FORCE, errors, fitted, grouped, load, recipe_for, told
+
+METHODS = ("sorf", "rff", "orf")
+SEEDS = {1024: 4, 2048: 4, 4096: 4, 8192: 3, 16384: 2}
+
+
+def cells(options: Options) -> list[Cell]:
+    seeds = {256: 2, 512: 2} if options.quick else SEEDS
+    return [
+        {"method": method, "n_features": n, "seed": seed, "recipe": options.recipe}
+        for n, n_seeds in seeds.items()
+        for seed in range(n_seeds)
+        for method in METHODS
+    ]
+
+
+def measure(cell: Cell, options: Options) -> dict[str, Any]:
+    train, test = load("md17_aspirin_2k:train"), load("md17_aspirin_2k:test")
+    if options.quick:
+        train, test = train.split((20, 20), seed=0)
+    recipe = recipe_for(cell["recipe"], cell["n_features"], seed=cell["seed"], method=cell["method"])
+    potential, about = fitted(train, recipe)
+    return {**errors(potential, test), **about}
+
+
+def less_rff(entries: list[Entry], method: str, n_features: int, name: str) -> tuple[float, float] | None:
+    """Mean difference from RFF in percent, seed by seed, and its standard error; None if there is no pair."""
+    value = {(e[WHAT]["method"], e[WHAT]["seed"]): e[name] for (n,), there in grouped(entries, "n_features").items()
+             if n == n_features for e in there}  # fmt: skip
+    percent = [
+        (value[m, seed] / value["rff", seed] - 1) * 100 for m, seed in value if m == method and ("rff", seed) in value
+    ]
+    if not percent:
+        return None
+    return statistics.fmean(percent), statistics.stdev(percent) / len(percent) ** 0.5 if len(percent) > 1 else 0.0
+
+
+def tables(entries: list[Entry]) -> str:
+    rows = []
+    for (n, method), there in grouped(entries, "n_features", "method").items():
+        row = [str(n), method.upper(), str(len(there))]
+        for name, digits in ((ENERGY, 2), (FORCE, 2)):
+            off = None if method == "rff" else less_rff(entries, method, n, name)
+            row += [told(there, name, digits), "" if off is None else f"{off[0]:+.1f} ± {off[1]:.1f} %"]
+        rows.append(row)
+    head = ["features", "map", "seeds", "energy MAE meV", "less RFF's", "force MAE meV/Å", "less RFF's"]
+    return table(head, rows) + f"\n\nThe paper: {PUBLISHED['figures']['features']}."
+
+
+def draw(entries: list[Entry]) -> Any:
+    figure, axes = panels(2, height=2.8)
+    for column, (axis, name) in enumerate(zip(axes, (ENERGY, FORCE), strict=True)):
+        sizes = sorted({n for (n,) in grouped(entries, "n_features")})
+        for number, ((method,), members) in enumerate(grouped(entries, "method").items()):
+            curve = {n: there for (n,), there in grouped(members, "n_features").items()}
+            draw_curve(axis, curve, name, label=method.upper(), number=number)
+        both_logarithmic(axis, sizes)
+        axis.set_xlabel("features")
+        axis.set_ylabel(("MAE of the energy / meV", "MAE of the forces / meV Å$^{-1}$")[column])
+        title(axis, ("Energies", "Forces")[column], "ab"[column])
+    legend_above(figure, axes, 3)
+    return figure
+
+
+def headline(entries: list[Entry]) -> list[Headline]:
+    sizes = sorted(n for (n, method) in grouped(entries, "n_features", "method") if method == "sorf")
+    found = [(n, less_rff(entries, "sorf", n, ENERGY), less_rff(entries, "sorf", n, FORCE)) for n in sizes]
+    found = [one for one in found if one[1] is not None]
+    if not found:
+        return []
+    n, energy, force = found[-1]
+    here = f"{energy[0]:+.1f} ± {energy[1]:.1f} % (energies), {force[0]:+.1f} ± {force[1]:.1f} % (forces)"
+    what = f"MD17 aspirin, 1000 structures, {n} features: errors of SORF against RFF"
+    return [Headline(what, here, "the paper with 32768 features: −46 %, −19 %")]
+
+
+FEATURES = Benchmark(
+    "features",
+    "RFF, ORF and SORF as the number of features grows: MD17 aspirin, 1000 structures",
+    "A seed draws the environments behind the projection and the map; differences are taken seed by seed.",
+    cells, measure, tables, draw, headline,
+    needs=("md17/md17_aspirin_2k.npz",),
+)  # fmt: skip

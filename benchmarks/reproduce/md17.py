@@ -1,0 +1,78 @@
+"""MD17: learning curves of three molecules with the original, noisier labels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from common import table
+from drawing import legend_above, panels, title
+from runner import Benchmark, Cell, Entry, Options
+
+from .curves import both_logarithmic, draw_curve, row
+from .models import ENERGY, FORCE, errors, fitted, grouped, load, recipe_for, recipe_words
+
+MOLECULES = ("aspirin", "ethanol", "uracil")
+SIZES = (100, 200, 400, 700, 1000)
+
+
+def cells(options: Options) -> list[Cell]:
+    molecules, sizes, n, seeds = (MOLECULES, SIZES, 8192, 3) if not options.quick else (("ethanol",), (10, 20), 256, 2)
+    return [
+        {"molecule": molecule, "n_train": size, "n_features": n, "seed": seed, "recipe": options.recipe}
+        for seed in range(seeds)
+        for molecule in molecules
+        for size in sizes
+    ]
+
+
+def measure(cell: Cell, options: Options) -> dict[str, Any]:
+    name = f"md17_{cell['molecule']}_2k"
+    pool, test = load(f"{name}:train"), load(f"{name}:test")
+    if options.quick:
+        pool, test = pool.split((60, 20), seed=0)
+    train = pool.subsample(cell["n_train"], seed=cell["seed"])
+    potential, about = fitted(train, recipe_for(cell["recipe"], cell["n_features"], seed=cell["seed"]))
+    return {**errors(potential, test), **about}
+
+
+def _curves(entries: list[Entry]) -> dict[str, dict[int, list[Entry]]]:
+    return {
+        f"{molecule}{recipe_words(recipe)}": {n: there for (n,), there in grouped(members, "n_train").items()}
+        for (molecule, recipe), members in grouped(entries, "molecule", "recipe").items()
+    }
+
+
+def tables(entries: list[Entry]) -> str:
+    curves = _curves(entries)
+    sizes = sorted({n for curve in curves.values() for n in curve})
+    rows = [
+        [name, what, *row(curve, sizes, key, digits)]
+        for name, curve in curves.items()
+        for what, key, digits in (("energy meV", ENERGY, 1), ("force meV/Å", FORCE, 1))
+    ]
+    return table(["MAE", "structures", *map(str, sizes), "slope"], rows)
+
+
+def draw(entries: list[Entry]) -> Any:
+    figure, axes = panels(2, height=2.8)
+    curves = _curves(entries)
+    sizes = sorted({n for curve in curves.values() for n in curve})
+    for column, (axis, key) in enumerate(zip(axes, (ENERGY, FORCE), strict=True)):
+        for number, (name, curve) in enumerate(curves.items()):
+            draw_curve(axis, curve, key, label=name, number=number)
+        both_logarithmic(axis, sizes)
+        axis.set_xlabel("training structures")
+        axis.set_ylabel(("MAE of the energy / meV", "MAE of the forces / meV Å$^{-1}$")[column])
+        title(axis, ("Energies", "Forces")[column], "ab"[column])
+    legend_above(figure, axes, 3)
+    return figure
+
+
+MD17 = Benchmark(
+    "md17",
+    "MD17: learning curves",
+    "8192 features. Each seed draws other training structures of the 1000 and other features; tested on 1000 others. "
+    "The paper shows such curves for seven molecules, without a table.",
+    cells, measure, tables, draw,
+    needs=tuple(f"md17/md17_{molecule}_2k.npz" for molecule in MOLECULES),
+)  # fmt: skip

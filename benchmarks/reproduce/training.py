@@ -1,0 +1,142 @@
+"""Time of training: SORF, OQML and GPR of this package, and the peers, on the same structures and the same machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from common import Headline, table
+from drawing import BLUE, GREEN, GREY, ORANGE, log_axis, panels, title
+from environments import ask
+from runner import PUBLISHED, WHAT, Benchmark, Cell, Entry, Options
+
+from qml_lightning import exact, fit
+
+from .models import ENERGY, FORCE, errors, load, recipe_for
+
+CASES = (("ethanol", 100), ("ethanol", 1000), ("aspirin", 1000))
+OURS = ("SORF-16384", "OQML", "GPR")
+PEERS = {
+    "sGDML": ("sgdml", {}),
+    "kernelforge KRR": ("kernelforge", {"method": "krr"}),
+    "kernelforge RFF-4096": ("kernelforge", {"method": "rff", "n_features": 4096}),
+    "GAP": ("quippy", {"n_sparse": 1000}),
+}
+SECONDS = 600  # that a peer has
+N_TEST = 100  # of the official test set: a peer's prediction may take long
+PAPER: dict[str, dict[str, float]] = PUBLISHED["training"]["models"]
+
+
+def cells(options: Options) -> list[Cell]:
+    if options.quick:
+        return [{"molecule": "ethanol", "n_train": 20, "method": method} for method in ("SORF-256", *OURS[1:])]
+    return [
+        {"molecule": molecule, "n_train": n, "method": method}
+        for molecule, n in CASES
+        for method in (*OURS, *PEERS)
+        # 100 times the time of 100 structures, which is known: not tried
+        if not (method.startswith("kernelforge") and n > 100)
+    ]
+
+
+def measure(cell: Cell, options: Options) -> dict[str, Any]:
+    name, method = f"rmd17_{cell['molecule']}", cell["method"]
+    if options.quick:
+        train, test = load(f"{name}:train_01").split((cell["n_train"], 10), seed=0)
+    else:
+        train = load(f"{name}:train_01").select(np.arange(cell["n_train"]))
+        test = load(f"{name}:test_01").select(np.arange(N_TEST))
+    if method not in PEERS:
+        potential = fit(train, _recipe(method))
+        return {"seconds": potential.provenance["seconds"], **errors(potential, test)}
+    peer, more = PEERS[method]
+    n = int(train.structures.counts[0])
+    arrays = {"numbers": train.structures.numbers[:n].numpy()}
+    for prefix, part in (("", train), ("test_", test)):
+        assert part.labels.energies is not None
+        assert part.labels.forces is not None
+        arrays[f"{prefix}positions"] = part.structures.positions.view(-1, n, 3).numpy()
+        arrays[f"{prefix}energies"] = part.labels.energies.numpy()
+        arrays[f"{prefix}forces"] = part.labels.forces.view(-1, n, 3).numpy()
+    task = {"task": "train", "molecule": cell["molecule"], "n_train": cell["n_train"]}
+    return ask(peer, {**task, "threads": torch.get_num_threads(), **more}, arrays, seconds=SECONDS)
+
+
+def _recipe(method: str) -> Any:
+    if method.startswith("SORF"):
+        return recipe_for("default", int(method.partition("-")[2]))
+    return {"OQML": exact.OQML, "GPR": replace(exact.GPR, rank=128)}[method]
+
+
+def _by_case(entries: list[Entry]) -> dict[tuple[str, int], dict[str, Entry]]:
+    out: dict[tuple[str, int], dict[str, Entry]] = {}
+    for entry in entries:
+        cell = entry[WHAT]
+        out.setdefault((cell["molecule"], cell["n_train"]), {})[cell["method"]] = entry
+    return out
+
+
+def tables(entries: list[Entry]) -> str:
+    cases = _by_case(entries)
+    methods = list(dict.fromkeys(method for there in cases.values() for method in there))
+    rows = [[f"**{m}**" if m not in PEERS else m, *(_told(there.get(m)) for there in cases.values())] for m in methods]
+    for name, seconds in PAPER.items():
+        rows.append([name, *(f"{seconds[molecule]:g} s" if n == 1000 else "–" for molecule, n in cases)])
+    head = ["seconds; energy meV, force meV/Å", *(f"{n} {molecule}" for molecule, n in cases)]
+    failed = [f"* {e[WHAT]['method']}, {e[WHAT]['n_train']} {e[WHAT]['molecule']}: {e['failed']}"
+              for e in entries if "failed" in e]  # fmt: skip
+    return table(head, rows) + ("\n\nWhat failed:\n\n" + "\n".join(failed) if failed else "")
+
+
+def _told(entry: Entry | None) -> str:
+    if entry is None:
+        return "–"
+    if "failed" in entry:
+        return "failed"
+    return f"{entry['seconds']:.3g} s; {entry[ENERGY]:.1f}, {entry[FORCE]:.1f}"
+
+
+def draw(entries: list[Entry]) -> Any:
+    cases = _by_case(entries)
+    figure, axes = panels(len(cases), height=2.9, width=7.0)
+    for letter, axis, ((molecule, n), there) in zip("abc", axes, cases.items(), strict=False):
+        bars = [(m, e["seconds"], GREEN if m in PEERS else BLUE) for m, e in there.items()]
+        if n == 1000:
+            bars += [(m.replace("paper, ", "").replace(", ", "\n", 1), s[molecule], ORANGE) for m, s in PAPER.items()]
+        axis.barh(range(len(bars)), [s for _, s, _ in bars], color=[c for *_, c in bars], height=0.65)
+        for at, (_, seconds, _) in enumerate(bars):
+            axis.annotate(f"{seconds:.3g}", (seconds, at), xytext=(2, 0), textcoords="offset points", va="center",
+                          fontsize=6, color=GREY)  # fmt: skip
+        axis.set_yticks(range(len(bars)), [name for name, *_ in bars], fontsize=6)
+        axis.invert_yaxis()
+        axis.grid(axis="y", visible=False)
+        log_axis(axis.xaxis)
+        axis.margins(x=0.12)
+        axis.set_xlabel("training / s")
+        title(axis, f"{n} {molecule}", letter)
+    marks = [("this work", BLUE), ("peers, same machine", GREEN), ("paper, its machines", ORANGE)]
+    figure.legend([figure.axes[0].barh([0], [0], color=colour) for _, colour in marks], [name for name, _ in marks],
+                  loc="outside upper center", ncols=3)  # fmt: skip
+    return figure
+
+
+def headline(entries: list[Entry]) -> list[Headline]:
+    there = {m: e for m, e in _by_case(entries).get(("ethanol", 1000), {}).items() if "failed" not in e}
+    if OURS[0] not in there:
+        return []
+    others = ", ".join(f"{name} {entry['seconds']:.0f} s" for name, entry in there.items() if name != OURS[0])
+    what = "training on 1000 ethanol structures with forces, 16384 features"
+    return [Headline(what, f"{there[OURS[0]]['seconds']:.0f} s", f"{others}, all on this machine", timing=True)]
+
+
+TRAINING = Benchmark(
+    "training_times",
+    "Time of training on energies and forces",
+    f"Two threads, the first structures of rMD17's train_01; errors on {N_TEST} structures of test_01. OQML and GPR "
+    f"are this package's. Each peer has {SECONDS} s. GAP, sGDML and kernelforge as they come, without a search for "
+    "their best parameters: the times are what is compared.",
+    cells, measure, tables, draw, headline,
+    needs=("rmd17/rmd17_ethanol.npz", "rmd17/rmd17_aspirin.npz"), timing=True,
+)  # fmt: skip

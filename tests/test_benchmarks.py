@@ -1,0 +1,105 @@
+"""Tables are measured cell by cell and never twice; every benchmark of the paper runs; the page tells its results."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT / "benchmarks"))
+
+import results_page  # noqa: E402
+import runner  # noqa: E402
+from environments import PEERS, PeerFailed, _called  # noqa: E402
+from reproduce import BENCHMARKS  # noqa: E402
+
+QUICK = runner.Options(quick=True)
+
+
+def _counting(tried: list[str], fails: str = "") -> runner.Benchmark:
+    """A benchmark that notes what it is asked to measure."""
+    import drawing
+
+    def measure(cell, options):
+        tried.append(runner.key_of(cell))
+        if cell["molecule"] == fails:
+            raise ValueError("no such molecule")
+        return {"error": float(cell["size"])}
+
+    return runner.Benchmark(
+        name="counting",
+        title="Counting",
+        text="",
+        cells=lambda options: [{"molecule": m, "size": n} for m in ("ethanol", "uracil") for n in (10, 20)],
+        measure=measure,
+        tables=lambda told: "",
+        draw=lambda told: drawing.panels(1)[0],
+    )
+
+
+def test_a_cell_that_is_there_is_not_measured_again_unless_asked(tmp_path):
+    tried: list[str] = []
+    benchmark = _counting(tried)
+    runner.run(benchmark, QUICK, only=[["uracil"], ["10"]], folder=tmp_path)
+    assert tried == ["uracil 10"]
+    runner.run(benchmark, QUICK, folder=tmp_path)
+    assert sorted(tried) == ["ethanol 10", "ethanol 20", "uracil 10", "uracil 20"]
+    runner.run(benchmark, QUICK, only=[["ethanol"]], again=True, folder=tmp_path)
+    assert tried[4:] == ["ethanol 10", "ethanol 20"]
+    told = runner.entries(benchmark, tmp_path)
+    assert [runner.key_of(entry["cell"]) for entry in told] == ["ethanol 10", "ethanol 20", "uracil 10", "uracil 20"]
+    assert [entry["error"] for entry in told] == [10.0, 20.0, 10.0, 20.0]
+
+
+def test_a_cell_that_fails_is_shown_as_such_and_tried_again_while_the_others_stay(tmp_path):
+    tried: list[str] = []
+    runner.run(_counting(tried, fails="ethanol"), QUICK, folder=tmp_path)
+    told = runner.entries(_counting(tried), tmp_path)
+    assert [entry.get("failed") for entry in told] == ["ValueError: no such molecule"] * 2 + [None] * 2
+    tried.clear()
+    runner.run(_counting(tried), QUICK, folder=tmp_path)
+    assert tried == ["ethanol 10", "ethanol 20"]
+
+
+def test_what_a_peer_that_fails_says_is_kept():
+    with pytest.raises(PeerFailed, match=r"sgdml failed: .*no numpy here"):
+        _called([sys.executable, "-c", "raise SystemExit('no numpy here')"], "sgdml failed", 60)
+    with pytest.raises(PeerFailed, match="not done after 0 s"):
+        _called([sys.executable, "-c", "import time; time.sleep(60)"], "sgdml failed", 0.2)
+
+
+@pytest.mark.parametrize("peer", PEERS.values(), ids=lambda peer: peer.name)
+def test_every_peer_has_its_script(peer):
+    assert peer.script.is_file()
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
+def test_every_benchmark_of_the_paper_runs_and_draws_on_small_sizes(benchmark, tmp_path):
+    if benchmark.missing:
+        pytest.skip(f"{', '.join(benchmark.missing)} not in {runner.SHARED_DATA}")
+    path = runner.run(benchmark, QUICK, folder=tmp_path)
+    told = json.loads(path.read_text())["results"]
+    assert [entry["cell"] for entry in told] == benchmark.cells(QUICK)
+    assert not [entry["failed"] for entry in told if "failed" in entry]
+    assert benchmark.tables(told).startswith("| ")
+    assert (tmp_path / f"{benchmark.name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
+def test_the_cells_of_a_table_have_names_of_their_own(benchmark):
+    keys = [runner.key_of(cell) for cell in benchmark.cells(runner.Options())]
+    assert len(keys) == len(set(keys))
+
+
+def test_the_page_of_results_is_that_of_the_result_files():
+    text = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    assert results_page.page() == text, "run python benchmarks/results_page.py"
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
+def test_what_was_measured_has_a_picture(benchmark):
+    measured = [entry for entry in runner.entries(benchmark) if "failed" not in entry]
+    assert (runner.FIGURES / f"{benchmark.name}.png").is_file() == bool(measured)
