@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any
 
 import torch
 
+from qml_lightning import Dataset, Recipe, load_dataset, recipes
 from qml_lightning.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -35,6 +37,28 @@ def best_of(function: Callable[[], object], repeats: int = 5) -> float:
         function()
         times.append(time.perf_counter() - start)
     return min(times)
+
+
+def options_of_a_fit(description: str | None) -> argparse.ArgumentParser:
+    """The options that every benchmark of fits to one rMD17 molecule has."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--molecule", default="ethanol")
+    parser.add_argument("--features", type=int, default=8192)
+    parser.add_argument("--structures", type=int, default=1000)
+    parser.add_argument("--ridge", type=float, default=1e-8)
+    parser.add_argument("--quick", action="store_true", help="seconds; writes nothing")
+    return parser
+
+
+def rmd17(molecule: str, structures: int | None = None) -> Dataset:
+    """The first `structures` of the training split; None: the test split."""
+    part = "test_01" if structures is None else f"train_01@0:{structures}"
+    return load_dataset(f"rmd17_{molecule}:{part}", data_folder=SHARED_DATA)
+
+
+def recipe_with(features: int, **changes: Any) -> Recipe:
+    """The default recipe with so many features and these changes."""
+    return replace(recipes.DEFAULT, features=replace(recipes.DEFAULT.features, n_features=features), **changes)
 
 
 def machine() -> dict[str, Any]:

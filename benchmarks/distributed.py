@@ -12,13 +12,12 @@ import json
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from typing import Any
 
 import torch
-from common import SHARED_DATA, Headline, table, write
+from common import Headline, options_of_a_fit, recipe_with, rmd17, table, write
 
-from qml_lightning import fit, load_dataset, recipes
+from qml_lightning import fit
 from qml_lightning.distributed import joined
 
 # What docs/scaling.md assumes of one GPU and its network: FLOP/s in float64 and bytes/s between ranks.
@@ -28,12 +27,8 @@ PRODUCT, CHOLESKY, NETWORK = 40e12, 20e12, 25e9
 def one_fit(options: argparse.Namespace) -> dict[str, Any] | None:
     """What the first rank tells of the fit."""
     torch.set_num_threads(1)
-    data = load_dataset(f"rmd17_{options.molecule}:train_01@0:{options.structures}", data_folder=SHARED_DATA)
-    recipe = replace(
-        recipes.DEFAULT,
-        ridge=options.ridge,
-        features=replace(recipes.DEFAULT.features, n_features=options.features),
-    )
+    data = rmd17(options.molecule, options.structures)
+    recipe = recipe_with(options.features, ridge=options.ridge)
     with joined(torch.device("cpu")) as ranks:
         start, busy = time.perf_counter(), time.process_time()
         potential = fit(data, recipe, ranks=ranks)
@@ -75,14 +70,9 @@ def model() -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--molecule", default="ethanol")
-    parser.add_argument("--features", type=int, default=8192)
-    parser.add_argument("--structures", type=int, default=1000)
-    parser.add_argument("--ridge", type=float, default=1e-8)
+    parser = options_of_a_fit(__doc__)
     parser.add_argument("--ranks", type=int, default=2)
     parser.add_argument("--model", action="store_true")
-    parser.add_argument("--quick", action="store_true")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.model:
