@@ -72,17 +72,20 @@ def compared() -> str:
 BLOCKS = {"results": generated, "comparison": compared}
 
 
+def between(text: str, name: str, block: str) -> str:
+    """`text` with `block` between the marks of that name."""
+    marks = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+    before, begin, rest = text.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
+    if not (begin and end):
+        raise SystemExit(f"The page has no block {' … '.join(marks)}. Add the two marks where the table should be.")
+    return f"{before}{begin}\n{block}\n{end}{after}"
+
+
 def replaced(text: str) -> str:
     """`text` with the generated blocks between their marks."""
     for name, block in BLOCKS.items():
-        first, last = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
-        before, begin, rest = text.partition(first)
-        _, end, after = rest.partition(last)
-        if not (begin and end):
-            raise SystemExit(
-                f"{README.name} has no block {first} … {last}. Add the two marks where the table should be."
-            )
-        text = f"{before}{first}\n{block()}\n{last}{after}"
+        text = between(text, name, block())
     return text
 
 

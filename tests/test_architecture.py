@@ -14,8 +14,8 @@ PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
 # Reading order: a module imports only from those before it (or beside it in the same room).
 READING_ORDER = (
     "errors", "units", "files", "tensorfile", "resources", "structures", "datasets", "kernels", "neighbours", "verlet",
-    "representation", "projection", "features", "recipes", "baseline", "basis", "design", "matrixfree", "normal",
-    "solve", "krylov", "tiles", "outofcore", "training",
+    "representation", "projection", "features", "accumulation", "recipes", "baseline", "basis", "design", "matrixfree",
+    "normal", "solve", "krylov", "tiles", "outofcore", "training",
     "potential", "equations", "distributed", "exact", "modelfile", "equationsfile", "checkpoint", "ways", "fit",
     "metrics", "label_check", "adapters", "report", "cli",
 )  # fmt: skip

@@ -87,6 +87,7 @@ def test_every_option_of_the_recipe_arrives_in_the_model(run):
         "--features", 200, "--method", "rff", "--sigma", 5, "--ridge", 1e-7, "--seed", 7, "--rank", 48, "--cutoff", 4.5,
         "--energy-weight", 2, "--force-weight", 0.5, "--precision", "float32", "--targets", "forces,energies",
         "--reference-energies", "H=-13.6, C=-1030, O=-2040", "--threads", 1, "--kernels", "reference",
+        "--accumulation", "compensated",
     )  # fmt: skip
     assert code == 0, err
     header = read_header("m.safetensors")
@@ -98,6 +99,7 @@ def test_every_option_of_the_recipe_arrives_in_the_model(run):
     assert recipe | wanted == recipe
     assert header["provenance"]["kernels"] == "reference"
     assert header["provenance"]["threads"] == 1
+    assert recipe["solver"]["accumulation"] == header["provenance"]["solution"]["accumulation"] == "compensated"
     assert load_file("m.safetensors")["baseline"].tolist() == [-13.6, -1030.0, -2040.0]
 
 
@@ -388,6 +390,8 @@ def test_equations_that_cannot_be_solved_say_which_ridge_would_do(run):
         (["--precision", "float16"], "float64"),
         (["--ridge", "-1"], "negative"),
         (["--solver", "oracle"], "iterative"),
+        (["--accumulation", "abacus"], "compensated"),
+        (["--accumulation", "compensated", "--solver", "iterative"], "float64 throughout"),
         (["--reference-energies", "Xx=1"], "H=-13.6"),
         (["--reference-energies", "H=-13.6"], "missing"),
         (["--train-size", "5000"], "fewer"),

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from .accumulation import accumulation_on
 from .baseline import Baseline, References, given_baseline, references_from
 from .basis import Basis, basis_difference, make_basis
 from .datasets.dataset import Dataset
@@ -142,6 +143,9 @@ def gather(
     known = targets["energies"].isfinite() if "energies" in targets else torch.zeros(n, dtype=torch.bool)
     compositions, taken = compositions[known], int(known[:first].sum())
     before = first
+    for part in equations.parts.values():
+        if isinstance(part, Gram):
+            part.accumulation = accumulation_on(part.device, equations.recipe.solver.accumulation)
     tell("equations", first, n)
     for kind, _, y, done in labelled_rows(
         basis,

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor
+
+from .accumulation import Accumulation, add_compensated
 
 # Rows of the Gram matrix in one tile of a file, or of a pass over its lower triangle.
 GRAM_TILE = 1024
@@ -99,6 +101,7 @@ class Gram:
     n_targets: int = 1
     n: int = 0
     sign: float = 1.0  # −1: rows that are added from now on are taken out
+    accumulation: Accumulation = "float64"  # how their products are made; the sum is float64 always
     flops: float = 0.0  # of the products so far, and the seconds they took
     seconds: float = 0.0
     gram: Tensor = field(init=False)  # (columns, columns) float64: it squares the condition number of the rows
@@ -133,7 +136,7 @@ class Gram:
         if self.waiting.n == 0:
             return
         started = time.perf_counter()
-        self.waiting.add_to_gram(self.gram, self.sign)
+        PRODUCTS[self.accumulation](self.gram, self.waiting.filled()[0], self.sign)
         self.seconds += time.perf_counter() - started
         self.flops += float(self.waiting.n) * self.n_columns**2
         self.moment += self.sign * self.waiting.moments()
@@ -250,3 +253,10 @@ def add_product(gram: Tensor, rows: Tensor, weight: float) -> None:
     gram[half:, :half].addmm_(rows[:, half:].T, rows[:, :half], alpha=weight)
     add_product(gram[:half, :half], rows[:, :half], weight)
     add_product(gram[half:, half:], rows[:, half:], weight)
+
+
+# Ways to add weight · rowsᵀ rows to the lower triangle of a Gram matrix.
+PRODUCTS: dict[Accumulation, Callable[[Tensor, Tensor, float], None]] = {
+    "float64": add_product,
+    "compensated": add_compensated,
+}

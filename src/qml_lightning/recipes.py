@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 
 from . import representation
+from .accumulation import ACCUMULATIONS, Accumulation
 from .errors import InputError
 from .features import FeatureSettings
 from .representation import FCHL19
@@ -34,6 +35,8 @@ class SolverSettings:
 
     # "direct" needs 8 bytes · N_F² of memory; "iterative" does not, and is faster from 32768 features on
     method: Literal["direct", "iterative"] = "direct"
+    # how a Gram matrix is summed up: "compensated" is for devices with slow float64; None: what suits the device
+    accumulation: Accumulation | None = None
     preconditioner_features: int = 8192  # of the small model whose direct solution guides the iteration
     # µ of the preconditioner is this times the mean diagonal of its Gram matrix times (rows / features)², at least two
     # ridges: what lies below it, the small model cannot tell from chance. Found on ethanol and aspirin, where a µ of a
@@ -78,6 +81,13 @@ class Recipe:
             raise InputError(f'The precision is "float32" or "float64", got {self.precision!r}.')
         if self.solver.method not in ("direct", "iterative"):
             raise InputError(f'The solver is "direct" or "iterative", got {self.solver.method!r}.')
+        if self.solver.accumulation not in (None, *ACCUMULATIONS):
+            raise InputError(
+                f'The accumulation is "float64" or "compensated", or None for what suits the device, '
+                f"got {self.solver.accumulation!r}."
+            )
+        if self.solver.accumulation == "compensated" and self.solver.method == "iterative":
+            raise InputError("The iterative solver needs float64 throughout. Leave out the compensated accumulation.")
         check_weights(self.energy_weight, self.force_weight, self.stress_weight)
 
     def as_dict(self) -> dict[str, Any]:

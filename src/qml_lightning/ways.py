@@ -18,6 +18,7 @@ from .equationsfile import save_equations
 from .errors import InputError
 from .exact import ExactRecipe
 from .kernels import FeatureMap
+from .normal import Gram
 from .potential import Potential
 from .projection import Projection
 from .recipes import Recipe
@@ -103,6 +104,8 @@ class Work:
             gather(gathered, ready, problem, tell, first=done, most=most, after=after)
         else:
             solution["ranks"] = gather_by_ranks(gathered, ready, problem, tell, ranks)
+        if grams := [part for part in gathered.parts.values() if isinstance(part, Gram)]:
+            solution["accumulation"] = grams[0].accumulation
 
         def finish() -> Potential:
             if equations is not None:
@@ -117,6 +120,11 @@ class Work:
 
     def on_disk(self) -> Potential:
         """From equations that memory does not hold."""
+        if self.recipe.solver.accumulation == "compensated":
+            raise InputError(
+                "The equations do not fit in memory, and on disk they are summed up in float64. Leave out the "
+                "compensated accumulation, or use fewer features."
+            )
         drawn = self.drawn()
         basis = make_basis(self.problem.baseline.elements, self.recipe, *drawn, self.device, self.kernels)
         return self._potential(

@@ -111,10 +111,11 @@ def _solver(solution: dict[str, Any]) -> str:
         gib = {name: f"{disk[name] / GIB:.1f} GiB" for name in ("disk_bytes", "bytes_read", "bytes_written")}
         moved = f"{gib['bytes_read']} read, {gib['bytes_written']} written"
         return f"direct, out of core: {gib['disk_bytes']} on disk, {moved}"
+    summed = ", compensated float32 products" if solution.get("accumulation") == "compensated" else ""
     if "ranks" in solution:
-        return f"direct, equations by {solution['ranks']['size']} ranks"
+        return f"direct{summed}, equations by {solution['ranks']['size']} ranks"
     if solution.get("solver") != "iterative":
-        return str(solution.get("solver", ""))
+        return str(solution.get("solver", "")) + summed
     return f"iterative, {len(solution.get('history', []))} steps: {solution.get('converged', '')}"
 
 

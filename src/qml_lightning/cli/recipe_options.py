@@ -55,6 +55,11 @@ class RecipeOptions:
         Option(help="One factorisation, or an iteration for very many features.", metavar="direct|iterative",
                rich_help_panel=RECIPE),
     ] = None  # fmt: skip
+    accumulation: Annotated[
+        str | None,
+        Option(help="Products of the Gram matrix: float64, or compensated float32, the default on GPUs with slow "
+               "float64.", metavar="float64|compensated", rich_help_panel=RECIPE),
+    ] = None  # fmt: skip
     seed: Annotated[
         int | None, Option(help="Of every random draw: the same seed gives the same model.", rich_help_panel=RECIPE)
     ] = None
@@ -80,6 +85,7 @@ class RecipeOptions:
         """The recipe, checked; `start` is what the options change, instead of the named one."""
         from dataclasses import replace
 
+        from ..accumulation import ACCUMULATIONS
         from ..exact.recipe import METHODS
         from ..recipes import NAMED
 
@@ -91,6 +97,8 @@ class RecipeOptions:
             return self._make_exact(base, representation, precision)
         if self.solver not in (None, "direct", "iterative"):
             raise InputError(f"--solver is direct or iterative, got {self.solver!r}.")
+        if self.accumulation not in (None, *ACCUMULATIONS):
+            raise InputError(f"--accumulation is {' or '.join(ACCUMULATIONS)}, got {self.accumulation!r}.")
         if self.threshold is not None:
             raise InputError("--threshold belongs to --method oqml. Random features have --ridge.")
         features: dict[str, Any] = {"n_features": self.features, "method": self.method, "sigma": self.sigma}
@@ -98,7 +106,7 @@ class RecipeOptions:
             base,
             representation=representation,
             features=replace(base.features, **_given(features)),
-            solver=replace(base.solver, **_given({"method": self.solver})),
+            solver=replace(base.solver, **_given({"method": self.solver, "accumulation": self.accumulation})),
             **self._shared(),
             **_given({"precision": checked_precision(precision)}),
         )
@@ -109,6 +117,7 @@ class RecipeOptions:
         from ..exact import ExactRecipe
 
         strange: dict[str, object] = {"--features": self.features, "--solver": self.solver}
+        strange |= {"--accumulation": self.accumulation}
         strange |= {"--ridge": self.ridge} if self.method == "oqml" else {"--threshold": self.threshold}
         if given := [name for name, value in strange.items() if value is not None]:
             raise InputError(f"{', '.join(given)} means nothing with --method {self.method}. Leave it out.")
