@@ -31,12 +31,15 @@ def one_fit(options: argparse.Namespace) -> dict[str, Any] | None:
     recipe = recipe_with(options.features, ridge=options.ridge)
     with joined(torch.device("cpu")) as ranks:
         start, busy = time.perf_counter(), time.process_time()
-        potential = fit(data, recipe, ranks=ranks)
-        seconds = time.perf_counter() - start
+        begun: dict[str, float] = {}  # of each stage, in processor time: a machine that is shared changes it little
+        tell = lambda what, *_: begun.setdefault(what, time.process_time())  # noqa: E731
+        potential = fit(data, recipe, ranks=ranks, progress=tell)
+        seconds, busy = time.perf_counter() - start, time.process_time() - busy
     about = potential.provenance["solution"].get("ranks", {})
     return {
         "seconds": seconds,
-        "processor_seconds_of_first": time.process_time() - busy,
+        "processor_seconds_of_first": busy,
+        "equations_of_first": begun.get("adding up", begun["solving"]) - begun["equations"],
         "rows": sum(potential.provenance["targets"].values()),
         "bytes_sent_by_each": about.get("bytes_sent_by_each"),
         "stages": about.get("seconds"),
@@ -69,6 +72,26 @@ def model() -> str:
     return table(head, lines)
 
 
+def told(results: dict[str, Any]) -> str:
+    """The measurement beside the model, for docs/scaling.md."""
+    n, ranks, runs = results["features"], results["ranks"], results["runs"]
+    several, alone = runs[f"{ranks} ranks"], runs["one process"]
+    sent, shared = several["bytes_sent_by_each"], alone["equations_of_first"]
+    adding = several["stages"]["adding_up"]
+    rest = alone["processor_seconds_of_first"] - shared
+    lines = [
+        ["bytes that each rank sends", f"4·N_F² = {4 * n**2 / 1e6:.1f} MB", f"{sent / 1e6:.1f} MB"],
+        ["adding up", "4·N_F² / b", f"{adding:.2f} s: b = {4 * n**2 / adding / 1e9:.2f} GB/s, waiting included"],
+        ["processor time for the equations, each rank",
+         f"{shared:.1f} s of one process / {ranks} = {shared / ranks:.1f} s", f"{several['equations_of_first']:.1f} s"],
+        ["processor time of the first rank", f"{shared / ranks:.1f} s + {rest:.1f} s that are not shared = "
+         f"{shared / ranks + rest:.1f} s", f"{several['processor_seconds_of_first']:.1f} s"],
+        ["weights, relative difference of their norms", "rounding",
+         f"{abs(several['norm'] / alone['norm'] - 1):.0e}"],
+    ]  # fmt: skip
+    return table(["", "model", "measured"], lines)
+
+
 def main() -> None:
     parser = options_of_a_fit(__doc__)
     parser.add_argument("--ranks", type=int, default=2)
@@ -79,21 +102,18 @@ def main() -> None:
         print(model())
         return
     if options.child:
-        told = one_fit(options)
-        if told is not None:
-            print(json.dumps(told))
+        about = one_fit(options)
+        if about is not None:
+            print(json.dumps(about))
         return
     if options.quick:
         options.features, options.structures = 2048, 100
     several, alone = elsewhere(options, options.ranks), elsewhere(options, 1)
     runs = {f"{options.ranks} ranks": several, "one process": alone}
     print(table(["", *runs], [[name, *(str(run[name]) for run in runs.values())] for name in several]))
-    sent = several["bytes_sent_by_each"]
-    print(
-        f"Sent: {sent / (4 * options.features**2):.3f} of 4 N_F² bytes, at "
-        f"{sent / several['stages']['adding_up'] / 1e9:.2f} GB/s (waiting for the slowest rank counts). "
-        f"{alone['seconds'] / several['seconds']:.2f} × one process."
-    )
+    results = {"ranks": options.ranks, "features": options.features, "runs": runs}
+    print(told(results))
+    print(f"{alone['seconds'] / several['seconds']:.2f} × one process.")
     if not options.quick:
         headline = Headline(
             f"fit of {options.features} features by {options.ranks} ranks of one thread",
@@ -101,7 +121,7 @@ def main() -> None:
             f"{alone['seconds'] / several['seconds']:.2f} × as fast as one",
             timing=True,
         )
-        write(f"distributed_{options.molecule}_{options.features}", {"ranks": options.ranks, "runs": runs}, [headline])
+        write(f"distributed_{options.molecule}_{options.features}", results, [headline])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 python benchmarks/gram_precision.py --features 4096     # rMD17 ethanol, 1000 structures
 python benchmarks/gram_precision.py --features 4096 --rates   # only measures the rates again
 python benchmarks/gram_precision.py --quick             # seconds; writes nothing
-python benchmarks/gram_precision.py --docs              # put the table of the result file into docs/method.md
 """
 
 from __future__ import annotations
@@ -15,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import ROOT, options_of_a_fit, read, recipe_with, rmd17, table, write
-from readme_table import between
+from common import options_of_a_fit, read, recipe_with, rmd17, table, write
 from torch import Tensor
 
 import qml_lightning.normal as normal
@@ -143,12 +141,7 @@ def rounding(gram: Tensor, rows: Tensor, sample: Tensor) -> dict[str, float]:
 def main() -> None:
     parser = options_of_a_fit(__doc__)
     parser.add_argument("--rates", action="store_true", help="only measure the rates, into a result file that is there")
-    parser.add_argument("--docs", action="store_true", help="only put the table into docs/method.md")
     options = parser.parse_args()
-    if options.docs:
-        path = ROOT / "docs" / "method.md"
-        path.write_text(replaced(path.read_text(encoding="utf-8")), encoding="utf-8")
-        return
     if options.quick:
         options.features, options.structures = 512, 60
     recipe = recipe_with(options.features)
@@ -181,12 +174,6 @@ def told(results: dict[str, Any]) -> str:
         lines.append([name, f"{rate[name] / rate['float64']:.2f}", f"{mode['largest_error']:.0e}", *maes])
     ridges = next(iter(modes.values()))["mae"]
     return table(["products", "rate", "error", *(f"λ = {ridge.replace('e-0', 'e-')}" for ridge in ridges)], lines)
-
-
-def replaced(text: str) -> str:
-    """`text` with the table of the result file between its marks."""
-    record = read("gram_precision_ethanol_4096")
-    return text if record is None else between(text, "gram_precision", told(record["results"]))
 
 
 if __name__ == "__main__":
