@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import re
@@ -117,3 +118,11 @@ def test_the_table_of_the_readme_is_that_of_the_result_files():
     spec.loader.exec_module(readme_table)
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert readme_table.replaced(text) == text, "run python benchmarks/readme_table.py"
+
+
+def test_tables_of_the_docs_are_those_of_the_result_files(monkeypatch):
+    monkeypatch.syspath_prepend(ROOT / "benchmarks")
+    docs_tables = importlib.import_module("docs_tables")
+    for page in sorted({page for page, _, _ in docs_tables.TABLES}):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert docs_tables.replaced(page, text) == text, f"{page}: run python benchmarks/docs_tables.py"
