@@ -71,8 +71,8 @@ def test_numbers_that_fit_in_the_slices_are_summed_without_rounding():
 def test_what_is_not_finite_is_still_told():
     rows = torch.randn(40, 5, dtype=torch.float64)
     rows[3, 2] = np.nan
-    gram = Gram(5, accumulation="compensated")
-    gram.add(rows, torch.ones(40, dtype=torch.float64))
+    gram = Gram(5)
+    add_compensated(gram.gram, rows, 1.0)
     with pytest.raises(SolveError, match="not finite"):
         solve([Term(gram)], 1.0)
 
