@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from .accumulation import accumulation_on
-from .baseline import Baseline, References, given_baseline, references_from
-from .basis import Basis, basis_difference, make_basis
+from .baseline import Baseline, References, fit_baseline, given_baseline, references_from
+from .basis import Basis, Drawn, basis_difference, draw, make_basis
 from .datasets.dataset import Dataset
 from .design import labelled_rows
 from .errors import InputError
@@ -26,7 +26,7 @@ from .potential import Potential
 from .projection import Projection
 from .recipes import Recipe
 from .resources import Memory
-from .solve import EIGEN_FROM, Term, ridge_path, solve
+from .solve import EIGEN_FROM, Term, memory_for_fit, ridge_path, solve
 from .structures import Labels, Structures, checked
 from .training import Problem, Progress, counts_of
 
@@ -168,6 +168,46 @@ def gather(
     for part in equations.parts.values():
         if isinstance(part, Gram):
             part.close()
+
+
+def equations_of(
+    data: Dataset,
+    recipe: Recipe,
+    *,
+    basis: Drawn | None = None,
+    reference_energies: Mapping[int, float] | None = None,
+    device: torch.device | str = "cpu",
+    kernels: str | None = None,
+    progress: Progress | None = None,
+) -> Equations:
+    """The equations of all labels of `data`, in memory: to be solved more than once, or to grow.
+
+    `basis`: what has the axes and feature maps to use; by default they are drawn from the structures.
+    """
+    recipe.check()
+    structures = checked(data.structures, data.labels)
+    check_distances(structures)
+    elements = structures.elements if basis is None else basis.elements
+    if reference_energies is None:
+        baseline = fit_baseline(structures, data.labels.energies, elements)
+    else:
+        baseline = given_baseline(reference_energies, elements)
+    problem = Problem(structures, data.labels, baseline)
+    Memory().require(
+        memory_for_fit(recipe.features.n_weights(len(elements)), list(counts_of(problem.targets).values())),
+        f"Equations of {recipe.features.n_features} features",
+        "Use fewer features or structures.",
+    )
+    if basis is None:
+        drawn = draw(structures, recipe, np.random.default_rng(recipe.seed))
+    else:
+        drawn = basis.projection, basis.maps
+    prints = fingerprints(structures, data.labels)
+    given = reference_energies is not None
+    equations = empty(problem, prints, data.source.as_dict(), recipe, drawn, given=given, device=device)
+    ready = make_basis(elements, recipe, *drawn, device, kernels)
+    gather(equations, ready, problem, progress or (lambda *_: None))
+    return equations
 
 
 def rate(parts: Iterable[Part]) -> str:
