@@ -37,7 +37,7 @@ from qml_lightning.units import ENERGY_IN_EV
 KCAL_PER_MOL = ENERGY_IN_EV["kcal/mol"]
 VARIANCE, CHANCE = 0.05, 0.4
 LEARNT, TRIED = 384, 192  # structures
-RIDGES = (1e-12, 1e-11, 1e-10, 1e-9, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4)
+RIDGES = (1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3)
 REAL = ("eta2", "eta3", "decay2", "decay3", "weight3")
 WHOLE = ("n_radial2", "n_radial3")
 
