@@ -17,7 +17,7 @@ READING_ORDER = (
     "representation", "projection", "features", "accumulation", "recipes", "baseline", "basis", "design", "matrixfree",
     "normal", "solve", "krylov", "tiles", "outofcore", "training",
     "potential", "equations", "distributed", "exact", "modelfile", "equationsfile", "checkpoint", "ways", "fit",
-    "metrics", "label_check", "adapters", "report", "cli",
+    "metrics", "curves", "learning", "label_check", "adapters", "report", "cli",
 )  # fmt: skip
 # `Potential.save` and `Potential.load` reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {("potential", "modelfile"), ("potential", "adapters")}

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from .datasets import Dataset
     from .datasets import load as load_dataset
     from .fit import fit
+    from .learning import learning_curve
     from .metrics import Metrics, evaluate
     from .modelfile import load_model as load
     from .potential import Potential, Prediction
@@ -31,6 +32,7 @@ _HOMES = {
     "Structures": ("structures", "Structures"),
     "evaluate": ("metrics", "evaluate"),
     "fit": ("fit", "fit"),
+    "learning_curve": ("learning", "learning_curve"),
     "load": ("modelfile", "load_model"),
     "load_dataset": ("datasets", "load"),
     "structures_from_ase": ("structures", "structures_from_ase"),
@@ -46,6 +48,7 @@ __all__ = [
     "evaluate",
     "exact",
     "fit",
+    "learning_curve",
     "load",
     "load_dataset",
     "recipes",

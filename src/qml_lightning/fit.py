@@ -106,7 +106,7 @@ def fit(
         on_first(ranks, lambda: check_output(equations, overwrite))
     structures = checked(data.structures, data.labels)
     check_distances(structures)
-    labels = _chosen(data.labels, targets)
+    labels = chosen_labels(data.labels, targets)
     elements = _elements(structures, recipe, basis)
     # by the first rank: others may have other processors, whose figures would differ in the last digits
     baseline = on_first(ranks, lambda: _baseline(structures, labels, elements, reference_energies))
@@ -152,7 +152,7 @@ def _baseline(
     return fit_baseline(structures, labels.energies, elements)
 
 
-def _chosen(labels: Labels, targets: Sequence[str] | None) -> Labels:
+def chosen_labels(labels: Labels, targets: Sequence[str] | None) -> Labels:
     """Only the wanted labels, which must be there."""
     wanted = labels.kinds if targets is None else tuple(targets)
     missing = [kind for kind in wanted if kind not in labels.kinds]

@@ -46,15 +46,21 @@ STYLE: Any = {
 }
 
 
-def check_report(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """The path, if a summary can be written there; found out before the work."""
-    if Path(path).suffix.lower() not in SUFFIXES:
-        raise InputError(f"A summary is written as {' or '.join(SUFFIXES)}, got {path}.")
+def check_report(
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    what: str = "A summary",
+    suffixes: Sequence[str] = SUFFIXES,
+) -> Path:
+    """The path, if a summary (or what it is) can be written there; found out before the work."""
+    if Path(path).suffix.lower() not in suffixes:
+        raise InputError(f"{what} is written as {' or '.join(suffixes)}, got {path}.")
     try:
         import matplotlib  # noqa: F401
     except ImportError as problem:
         raise InputError(
-            'A summary needs matplotlib, which is not installed. Add it: pip install "qml-lightning[plot]"'
+            f'{what} needs matplotlib, which is not installed. Add it: pip install "qml-lightning[plot]"'
         ) from problem
     return check_output(path, overwrite)
 
