@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import SHARED_DATA, read, write
+from common import SHARED_DATA, read, table, write
 
-from qml_lightning import Dataset, Labels, load_dataset, recipes
+from qml_lightning import Dataset, Labels, evaluate, load_dataset, recipes
 from qml_lightning.equations import equations_of, sweep
 from qml_lightning.errors import QMLError
 from qml_lightning.potential import Prediction
@@ -85,9 +85,9 @@ class Point:
         return cls(FCHL19(**{name: value for name, value in values.items() if name not in own}), **own)
 
 
-def small_molecules(split: str, targets: tuple[str, ...], sizes: tuple[int, int], seed: int) -> tuple[Dataset, Dataset]:
-    """Two disjoint parts of a stored split, with only the labels that are learnt."""
-    data = load_dataset(f"small_mols:{split}", data_folder=SHARED_DATA, labels="required")
+def parts(name: str, targets: tuple[str, ...], sizes: tuple[int, int], seed: int) -> tuple[Dataset, Dataset]:
+    """Two disjoint draws from a set, with only the labels that are learnt."""
+    data = load_dataset(name, data_folder=SHARED_DATA, labels="required")
     return tuple(  # type: ignore[return-value]
         replace(part, labels=Labels(**{kind: getattr(part.labels, kind) for kind in targets}))
         for part in data.split(sizes, seed)
@@ -145,7 +145,7 @@ def searched(name: str, trials: int, quick: bool) -> None:
     if quick:
         search = replace(search, n_features=256)
     sizes = (24, 12) if quick else (LEARNT, TRIED)
-    train, valid = small_molecules("train", search.targets, sizes, seed=0)
+    train, valid = parts("small_mols:train", search.targets, sizes, seed=0)
     before = None if quick else read(f"monte_carlo_{name}")
     history = [] if before is None else before["results"]["history"]
     best = min(history, key=lambda trial: trial["loss"]) if history else None
@@ -176,6 +176,85 @@ def searched(name: str, trials: int, quick: bool) -> None:
     print(f"{name}: loss {history[0]['loss']:.2f} → {best_point.loss:.2f} after {len(history) - 1} trials")
 
 
+@dataclass(frozen=True)
+class Case:
+    """Data that no search has seen, from training sets only."""
+
+    data: str
+    targets: tuple[str, ...]
+    sizes: tuple[int, int]
+    n_features: int
+    ridges: tuple[float, ...]
+    seeds: tuple[int, ...] = (1, 2)
+
+
+CASES = (
+    Case("small_mols:valid", BOTH, (LEARNT, TRIED), 1024, RIDGES[2:]),
+    Case("rmd17_ethanol:train_01", BOTH, (300, 200), 4096, (1e-10, 1e-9, 1e-8), (1,)),
+    Case("rmd17_aspirin:train_01", BOTH, (300, 200), 4096, (1e-9, 1e-8, 1e-7), (1,)),
+    Case("small_mols:valid", ("energies",), (LEARNT, TRIED), 1024, RIDGES[:4]),
+    Case("qm9:train_pool", ("energies",), (2000, 1000), 4096, RIDGES[:4]),
+)
+
+
+def errors(case: Case, representation: FCHL19, sigmas: tuple[float, ...]) -> dict[str, float]:
+    """MAE in meV and meV/Å with the best width and ridge, mean over the seeds."""
+    train, valid = parts(case.data, case.targets, case.sizes, seed=1)
+    found: dict[tuple[float, float], list[tuple[float, ...]]] = {}
+    for seed in case.seeds:
+        for sigma in sigmas:
+            recipe = Point(representation, sigma).recipe(case.n_features, seed)
+            equations = equations_of(train, recipe)
+            for ridge in case.ridges:
+                try:
+                    (made,) = sweep(equations, [recipe.energy_weight], [ridge])
+                except QMLError:
+                    continue
+                metrics = evaluate(made.potential, valid)
+                told = [error.mae * 1e3 for error in (metrics.forces, metrics.energy) if error is not None]
+                found.setdefault((sigma, ridge), []).append(tuple(told))
+    means = {at: np.mean(runs, axis=0) for at, runs in found.items() if len(runs) == len(case.seeds)}
+    best = min(means, key=lambda at: float(means[at][0]))  # by forces, where they are learnt
+    names = ("forces_mev_per_angstrom", "energy_mev") if len(case.targets) > 1 else ("energy_mev",)
+    return dict(zip(names, map(float, means[best]))) | {"sigma": best[0], "ridge": best[1]}
+
+
+def compared() -> None:
+    """What each search began with and what it found, on other data."""
+    before = read("monte_carlo")
+    results: dict[str, Any] = {} if before is None else before["results"]
+    for name, search in SEARCHES.items():
+        record = read(f"monte_carlo_{name}")
+        if record is None:
+            continue
+        first, best = (Point.from_dict(record["results"][which]) for which in ("first", "best"))
+        for case in CASES:
+            if case.targets != search.targets:
+                continue
+            told = results.setdefault(name, {}).setdefault(
+                f"{case.data}, {'+'.join(case.targets)}", {"case": vars(case)}
+            )
+            for which, point in (("first", first), ("best", best)):
+                if told.get(which, {}).get("point") != point.as_dict():
+                    told[which] = errors(case, point.representation, (first.sigma, best.sigma))
+                    told[which]["point"] = point.as_dict()
+                    print(name, case.data, which, told[which], flush=True)
+                    write("monte_carlo", results)
+    print(told_of(results))
+
+
+def told_of(results: dict[str, Any]) -> str:
+    """The table: errors before and after."""
+    rows = []
+    for name, cases in results.items():
+        for data, told in cases.items():
+            if "best" in told:
+                kinds = [kind for kind in ("energy_mev", "forces_mev_per_angstrom") if kind in told["best"]]
+                cells = [" / ".join(f"{told[which][kind]:.3g}" for kind in kinds) for which in ("first", "best")]
+                rows.append([name, data, *cells])
+    return table(["search", "data", "before: energy / meV, force / meV/Å", "after"], rows)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("search", "compare"))
@@ -185,6 +264,9 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
+    if given.what == "compare":
+        compared()
+        return
     for name in given.searches or SEARCHES:
         searched(name, 4 if given.quick else given.trials, given.quick)
 
