@@ -16,8 +16,8 @@ READING_ORDER = (
     "errors", "units", "files", "tensorfile", "resources", "structures", "datasets", "kernels", "neighbours", "verlet",
     "representation", "projection", "features", "accumulation", "recipes", "baseline", "basis", "design", "matrixfree",
     "normal", "solve", "krylov", "tiles", "outofcore", "training",
-    "potential", "equations", "distributed", "exact", "modelfile", "equationsfile", "checkpoint", "ways", "fit",
-    "metrics", "curves", "learning", "label_check", "adapters", "report", "cli",
+    "potential", "equations", "smallerfits", "choice", "distributed", "exact", "modelfile", "equationsfile",
+    "checkpoint", "ways", "fit", "metrics", "curves", "learning", "label_check", "adapters", "report", "cli",
 )  # fmt: skip
 # `Potential.save` and `Potential.load` reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {("potential", "modelfile"), ("potential", "adapters")}

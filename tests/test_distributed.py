@@ -19,6 +19,7 @@ from qml_lightning.distributed import Ranks, share
 from qml_lightning.equations import solved
 from qml_lightning.equationsfile import load_equations
 from qml_lightning.fit import fit
+from qml_lightning.recipes import Automatic
 from qml_lightning.structures import Labels
 from qml_lightning.training import Problem
 from small_models import crystals, molecules, recipe
@@ -29,6 +30,7 @@ DATA = {
     "normal": (crystals(30), recipe(ridge=1e-4)),
     "dual": (molecules(5), recipe(ridge=1e-4)),
     "more ranks than structures": (molecules(1), recipe(ridge=1e-4)),
+    "chosen by the first": (molecules(40), Automatic(recipe(n_features=128), ("sigma", "ridge"))),
 }
 # Runs on each rank, all cases in one process; what a rank finds is one JSON object in a file: pipes fill up.
 SCRIPT = """

@@ -6,13 +6,14 @@ import time
 import warnings
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .basis import Drawn, basis_difference, recipe_difference
 from .equations import Equations
-from .equationsfile import Position, load_state, save_equations
+from .equationsfile import Position, load_state, read_equations_header, save_equations
 from .errors import InputError, QMLError
 from .files import check_output, sweep_up
 from .normal import Gram
@@ -60,6 +61,13 @@ class Checkpoint:
             text = f"The checkpoint at {done} of {of} structures failed: {problem} {kept}; the fit goes on."
             warnings.warn(CheckpointWarning(text), stacklevel=2)
         self._last = time.monotonic()
+
+    def chosen(self) -> tuple[Recipe, dict[str, Any] | None] | None:
+        """The recipe that the fit began with, and what spoke for it; None where there is no checkpoint yet."""
+        if not self.path.exists():
+            return None
+        header = read_equations_header(self.path)
+        return Recipe.from_dict(header["recipe"]), header.get("choice")
 
     def read(
         self,

@@ -49,6 +49,7 @@ class Equations:
     structures: Tensor  # (structures,) int64, a fingerprint of each one that is in
     atoms: int
     data: dict[str, Any]  # where the structures came from
+    choice: dict[str, Any] | None = None  # what speaks for the recipe; None: it was given
 
     @property
     def n_weights(self) -> int:
@@ -76,6 +77,8 @@ class Equations:
     def potential(self, weights: Tensor, recipe: Recipe, baseline: Baseline, **more: Any) -> Potential:
         """The potential with these weights; `more` goes into its provenance."""
         about = provenance(self.data, self.rows, {"solver": "direct"}, len(self.structures), self.atoms)
+        if self.choice is not None:
+            about["choice"] = self.choice
         return Potential(self.elements, recipe, self.projection, self.maps, weights.cpu(), baseline, {**about, **more})
 
 
@@ -103,6 +106,7 @@ def empty(
     *,
     given: bool,
     device: torch.device | str = "cpu",
+    choice: dict[str, Any] | None = None,
 ) -> Equations:
     """Room for the equations of `problem`, with all but the rows in place."""
     elements, structures = problem.baseline.elements, problem.structures
@@ -120,6 +124,7 @@ def empty(
         prints,
         structures.n_atoms,
         source,
+        choice,
     )
 
 

@@ -48,6 +48,7 @@ def header_of(equations: Equations, position: Position | None = None) -> dict[st
         "structures": len(equations.structures),
         "atoms": equations.atoms,
         "data": equations.data,
+        "choice": equations.choice,
         "n_weights": equations.n_weights,
         "parts": {kind: _form(part) for kind, part in equations.parts.items()},
         "position": None if position is None else {"done": position.done, "of": position.of},
@@ -124,6 +125,7 @@ def load_state(path: str | Path, *, device: torch.device | str = "cpu") -> tuple
             read_tensor(file, "structures", (header["structures"],)),
             header["atoms"],
             header["data"],
+            header.get("choice"),  # files of before there was one
         )
         return equations, None if position is None else Position(position["done"], position["of"])
 

@@ -22,7 +22,7 @@ from .files import check_output
 from .kernels import kernels_for
 from .neighbours import check_distances, element_indices
 from .potential import Potential
-from .recipes import DEFAULT, Recipe
+from .recipes import AUTOMATIC, Automatic, Recipe
 from .resources import Memory
 from .structures import Labels, Structures, checked
 from .training import Problem, Progress
@@ -32,7 +32,7 @@ from .ways import Work, about_model, special_way
 @overload
 def fit(
     data: Dataset,
-    recipe: Recipe = ...,
+    recipe: Recipe | Automatic = ...,
     *,
     targets: Sequence[str] | None = ...,
     reference_energies: Mapping[int, float] | None = ...,
@@ -66,7 +66,7 @@ def fit(
 
 def fit(
     data: Dataset,
-    recipe: Recipe | ExactRecipe = DEFAULT,
+    recipe: Recipe | Automatic | ExactRecipe = AUTOMATIC,
     *,
     targets: Sequence[str] | None = None,
     reference_energies: Mapping[int, float] | None = None,
@@ -85,8 +85,9 @@ def fit(
 ) -> Potential | ExactPotential:
     """The potential that minimises the weighted squared error of the labels plus ridge · |weights|².
 
-    `recipe`: random features, or explicit kernels (`exact.OQML`, `exact.GPR`), which take no `basis`,
-    keep no equations, and run in the memory of one process.
+    `recipe`: random features, of which width, ridge, energy weight and rank are chosen from the data (`AUTOMATIC`) or
+    given (`DEFAULT`); or explicit kernels (`exact.OQML`, `exact.GPR`), which take no `basis`, keep no equations, and
+    run in the memory of one process.
     `targets`: which labels to learn from, some of "energies", "forces", "stress"; by default all that there are.
     `reference_energies`: eV by atomic number; by default from least squares.
     `basis`: a potential whose axes and feature maps to use, so that the equations of both can be added.
@@ -98,8 +99,11 @@ def fit(
     """
     started = time.perf_counter()
     recipe.check()
+    if isinstance(recipe, Automatic) and basis is not None:
+        recipe = basis.recipe
+    start = recipe.start if isinstance(recipe, Automatic) else recipe
     special_way(
-        recipe, memory_limit is not None, ranks is not None,
+        start, memory_limit is not None, ranks is not None,
         equations=equations is not None, checkpoint=checkpoint is not None, basis=basis is not None,
     )  # fmt: skip
     if equations is not None:
@@ -107,24 +111,26 @@ def fit(
     structures = checked(data.structures, data.labels)
     check_distances(structures)
     labels = chosen_labels(data.labels, targets)
-    elements = _elements(structures, recipe, basis)
+    elements = _elements(structures, start, basis)
     # by the first rank: others may have other processors, whose figures would differ in the last digits
     baseline = on_first(ranks, lambda: _baseline(structures, labels, elements, reference_energies))
     problem, source, tell = Problem(structures, labels, baseline), data.source.as_dict(), progress or (lambda *_: None)
     potential: Potential | ExactPotential
-    if isinstance(recipe, ExactRecipe):
-        potential = _with_kernels(problem, source, recipe, device, kernels, tell)
+    if isinstance(start, ExactRecipe):
+        potential = _with_kernels(problem, source, start, device, kernels, tell)
     else:
         memory = Memory(memory_limit, None if scratch is None else Path(scratch))
-        work = Work(problem, source, recipe, basis, device, kernels, memory, ranks, tell)
-        if recipe.solver.method == "iterative":
+        keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_seconds, resume=resume)
+        work = Work(problem, source, start, basis, device, kernels, memory, ranks, tell)
+        if isinstance(recipe, Automatic):
+            work = work.settled(recipe, keeper)
+        if start.solver.method == "iterative":
             potential = work.iteratively()
         elif not work.fits and equations is None and ranks is None:
             if checkpoint is not None:
                 warnings.warn(CheckpointWarning("The equations are on disk, without checkpoints."), stacklevel=2)
             potential = work.on_disk()
         else:
-            keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_seconds, resume=resume)
             potential = work.in_memory(reference_energies is not None, keeper, equations, overwrite)
     seconds = round(time.perf_counter() - started, 3)
     return replace(potential, provenance={**potential.provenance, "seconds": seconds})

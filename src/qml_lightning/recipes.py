@@ -104,6 +104,30 @@ class Recipe:
         return cls(**parts)
 
 
+# What can be chosen from the data (choice.py).
+CHOOSABLE = ("sigma", "energy_weight", "rank", "ridge")
+
+
+@dataclass(frozen=True)
+class Automatic:
+    """A recipe of which some fields are only where the search for better ones begins."""
+
+    start: Recipe
+    free: tuple[str, ...] = CHOOSABLE
+
+    def check(self) -> None:
+        """Nothing, or an InputError with the remedy."""
+        if strange := [name for name in self.free if name not in CHOOSABLE]:
+            raise InputError(f"Cannot choose {', '.join(strange)}. What can be chosen: {', '.join(CHOOSABLE)}.")
+        self.start.check()
+
+    def settled_as(self, other: Recipe) -> Recipe:
+        """`start` with the free fields as `other` has them."""
+        fields = {name: getattr(other, name) for name in self.free if name != "sigma"}
+        sigma = other.features.sigma if "sigma" in self.free else self.start.features.sigma
+        return replace(self.start, features=replace(self.start.features, sigma=sigma), **fields)
+
+
 # sigma and ridge from the prototype's sweep on rMD17 ethanol (docs/conventions.md). Pairs of cos and sin are as
 # accurate as phases at the same number of features and need half of the transforms; float32 features cost no accuracy
 # (benchmarks/results/precision.json).
@@ -112,4 +136,6 @@ DEFAULT = Recipe(features=FeatureSettings(paired=True), precision="float32")
 PAPER = Recipe(representation=representation.ENERGIES_AND_FORCES, features=FeatureSettings(sigma=2.0), ridge=1e-5)
 # The paper's angular pair with a good width and ridge.
 ANGULAR_PAIR = replace(DEFAULT, representation=representation.ENERGIES_AND_FORCES)
+# DEFAULT with width, ridge, energy weight and rank as the data want them.
+AUTOMATIC = Automatic(DEFAULT)
 NAMED = {"default": DEFAULT, "paper": PAPER, "angular-pair": ANGULAR_PAIR}

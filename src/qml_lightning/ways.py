@@ -12,6 +12,7 @@ from torch import Tensor
 
 from .basis import Basis, Drawn, draw, make_basis
 from .checkpoint import Checkpoint
+from .choice import choose
 from .distributed import Ranks, gather_by_ranks, on_first
 from .equations import empty, fingerprints, gather, provenance, solved
 from .equationsfile import save_equations
@@ -21,7 +22,7 @@ from .kernels import FeatureMap
 from .normal import Gram
 from .potential import Potential
 from .projection import Projection
-from .recipes import Recipe
+from .recipes import Automatic, Recipe
 from .resources import Memory
 from .solve import memory_for_fit
 from .training import (
@@ -48,6 +49,7 @@ class Work:
     memory: Memory
     ranks: Ranks | None
     tell: Progress
+    choice: dict[str, Any] | None = None  # what speaks for the recipe; None: it was given
 
     @property
     def n_weights(self) -> int:
@@ -71,6 +73,17 @@ class Work:
     def fits(self) -> bool:
         return self.needed <= self.memory.left
 
+    def settled(self, automatic: Automatic, keeper: Checkpoint | None) -> Work:
+        """The same with the free fields of the recipe as the data want them.
+
+        They are chosen once, by the first rank; a fit that goes on from a checkpoint has chosen already.
+        """
+        if keeper is not None and (kept := keeper.chosen()) is not None:
+            return replace(self, recipe=automatic.settled_as(kept[0]), choice=kept[1])
+        options: dict[str, Any] = {"device": self.device, "kernels": self.kernels, "memory": self.memory}
+        choice = on_first(self.ranks, lambda: choose(self.problem, automatic, **options, tell=self.tell))
+        return replace(self, recipe=choice.recipe, choice=None if choice.best is None else choice.as_dict())
+
     def drawn(self) -> tuple[Projection, tuple[FeatureMap, ...]]:
         """Axes and feature maps: those of the basis, or new ones."""
         if self.basis is not None:
@@ -92,7 +105,9 @@ class Work:
         prints = fingerprints(problem.structures, problem.labels)
         kept = None if keeper is None else keeper.read(recipe, problem, prints, given, self.basis, self.device)
         if kept is None:
-            made = empty(problem, prints, self.source, recipe, self.drawn(), given=given, device=self.device)
+            made = empty(
+                problem, prints, self.source, recipe, self.drawn(), given=given, device=self.device, choice=self.choice
+            )
             gathered, done = made, 0
         else:
             gathered, done = kept
@@ -147,6 +162,8 @@ class Work:
         report: dict[str, Any],
     ) -> Potential:
         about = about_model(self.problem, self.source, report, basis.kernels.NAME, self.device)
+        if self.choice is not None:
+            about["choice"] = self.choice
         baseline = self.problem.baseline
         return Potential(baseline.elements, self.recipe, *drawn, weights.cpu(), baseline, about)
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from typer import Argument
 
 from .options import Debug, Json
-from .reading import equations_facts, model_facts, symbol
+from .reading import choice_table, equations_facts, model_facts, symbol
 from .screen import facts, show, show_json, table, teaching
 
 HELP = teaching(
@@ -75,7 +75,8 @@ def _model(path: Path, as_json: bool) -> None:
         show_json({**header, "explained_variance": explained, "reference_energies": reference})
         return
     shared = ", ".join(f"{name} {energy:.4f} eV" for name, energy in reference.items())
-    show(model_facts(path.name, header, explained), facts("Reference energies", {"atoms": shared}))
+    evidence = choice_table(header["provenance"].get("choice"))
+    show(model_facts(path.name, header, explained), *evidence, facts("Reference energies", {"atoms": shared}))
 
 
 def _installation(as_json: bool) -> None:

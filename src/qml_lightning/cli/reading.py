@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from ..metrics import Error, Metrics
 
 MILLI = 1000.0
+UNITS = {"energies": "meV", "forces": "meV/Å", "stress": "meV/Å³"}
 
 
 def symbol(number: int) -> str:
@@ -73,6 +74,7 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
             if recipe["rank"] is None
             else f"{recipe['rank']} axes" + (f"; unexplained variance {lost}" if lost else ""),
             "weights": ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items()),
+            "chosen": _chosen(provenance.get("choice")),
             "solver": _solver(provenance.get("solution", {})),
             "seed": str(recipe["seed"]),
             "trained": f"in {_seconds(provenance.get('seconds', 0.0))} with {provenance.get('kernels', '?')} kernels, "
@@ -95,6 +97,43 @@ def _method(recipe: dict[str, Any]) -> dict[str, str]:
     words += ", cos and sin pairs" if features["paired"] else ""
     words += ", own weights for each element" if features["blocks"] else ""
     return {"features": words, "ridge": f"{recipe['ridge']:g}"}
+
+
+def _chosen(choice: dict[str, Any] | None) -> str:
+    """What was chosen from the data and what is expected of it."""
+    if choice is None:
+        return ""
+    names = ", ".join({"sigma": "σ", "energy_weight": "energy weight"}.get(name, name) for name in choice["chosen"])
+    expected = ", ".join(_error_of(kind, error) for kind, error in choice["predicted"].items())
+    return f"{names}, in {_seconds(choice['seconds'])}; expected errors {expected}"
+
+
+def _error_of(kind: str, error: float) -> str:
+    return f"{number(MILLI * error)} {UNITS[kind]}"
+
+
+def choice_table(choice: dict[str, Any] | None) -> list[Group]:
+    """Why a recipe was chosen: the smaller fits, with the best ridge of each; none if it was given."""
+    if choice is None:
+        return []
+    size, judges, kinds = choice["best"]["size"], choice["judges"], choice["best"]["errors"]
+    best: dict[tuple[float, ...], dict[str, Any]] = {}
+    for trial in choice["trials"]:
+        key = (trial["rank"], trial["sigma"], trial["energy_weight"])
+        if trial["size"] == size and trial["score"] <= best.get(key, trial)["score"]:
+            best[key] = trial
+    rows = [
+        (f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
+         *(number(MILLI * error) for error in trial["errors"].values()), "taken" if trial == choice["best"] else "")
+        for (rank, sigma, weight), trial in sorted(best.items())
+    ]  # fmt: skip
+    more = f" and {judges['more_energies']:,} energies" if judges["more_energies"] else ""
+    title = (
+        f"Fits with {size['structures']:,} structures and {size['n_features']:,} features: "
+        f"MAE on {judges['structures']:,} others{more}"
+    )
+    heads = ("σ", "rank", "energy weight", "ridge", *(f"{kind} / {UNITS[kind]}" for kind in kinds), "")
+    return [table(title, heads, rows, right=range(4 + len(kinds)))]
 
 
 def _data(source: dict[str, Any]) -> str:

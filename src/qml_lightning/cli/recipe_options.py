@@ -15,11 +15,12 @@ from .options import checked_precision
 
 if TYPE_CHECKING:
     from ..exact import ExactRecipe
-    from ..recipes import Recipe
+    from ..recipes import Automatic, Recipe
     from ..representation import FCHL19
 
 RECIPE, TARGETS = "Recipe", "What to learn from"
 KINDS = ("energies", "forces", "stress")
+AUTOMATIC = "automatic"
 
 
 @dataclass(frozen=True)
@@ -27,8 +28,10 @@ class RecipeOptions:
     """What is None is as the named recipe says."""
 
     recipe: Annotated[
-        str, Option(help="Starting point; `qml-lightning info` lists them.", metavar="NAME", rich_help_panel=RECIPE)
-    ] = "default"
+        str,
+        Option(help="automatic: what is not given is chosen from the data; or one of `qml-lightning info`, as it is.",
+               metavar="NAME", rich_help_panel=RECIPE),
+    ] = "automatic"  # fmt: skip
     features: Annotated[
         int | None, Option(help="Number of random features: more is better and slower.", rich_help_panel=RECIPE)
     ] = None
@@ -81,17 +84,27 @@ class RecipeOptions:
                metavar="LIST|FILE", rich_help_panel=TARGETS),
     ] = None  # fmt: skip
 
+    def automatic(self, precision: str | None, start: Recipe | None = None) -> Recipe | Automatic | ExactRecipe:
+        """As `make`; what is not given is to be chosen from the data, unless `start` or a recipe by name has it."""
+        from ..recipes import CHOOSABLE, Automatic, Recipe
+
+        recipe = self.make(precision, start)
+        if self.recipe != AUTOMATIC or start is not None or not isinstance(recipe, Recipe):
+            return recipe
+        return Automatic(recipe, tuple(name for name in CHOOSABLE if getattr(self, name) is None))
+
     def make(self, precision: str | None, start: Recipe | None = None) -> Recipe | ExactRecipe:
         """The recipe, checked; `start` is what the options change, instead of the named one."""
         from dataclasses import replace
 
         from ..accumulation import ACCUMULATIONS
         from ..exact.recipe import METHODS
-        from ..recipes import NAMED
+        from ..recipes import DEFAULT, NAMED
 
-        if self.recipe not in NAMED:
-            raise InputError(f"There is no recipe {self.recipe!r}. Known are {', '.join(NAMED)}.")
-        base = NAMED[self.recipe] if start is None else start
+        known = {AUTOMATIC: DEFAULT, **NAMED}
+        if self.recipe not in known:
+            raise InputError(f"There is no recipe {self.recipe!r}. Known are {', '.join(known)}.")
+        base = known[self.recipe] if start is None else start
         representation = self._representation(base.representation)
         if self.method in METHODS:
             return self._make_exact(base, representation, precision)

@@ -21,7 +21,7 @@ from .options import (
     Overwrite,
     spread,
 )
-from .reading import error_table, metrics_as_json, model_facts, symbol
+from .reading import choice_table, error_table, metrics_as_json, model_facts, symbol
 from .recipe_options import RecipeOptions
 from .screen import note, progress, show, show_json, teaching, warnings_shown
 from .working import check_labels, evaluate_all, resumable
@@ -38,6 +38,9 @@ HELP = teaching(
 
 DATA is a file (.npz, extended XYZ, or anything ASE reads), a stored split of it (PATH:SPLIT), a slice (PATH@0:1000), or
 a public set by name (`qml-lightning datasets`). Output, options and labels are checked before the work begins.
+
+The width of the kernel, the ridge, the energy weight and the rank are chosen from the data by smaller fits, unless they
+are given, and the errors to expect are told. --recipe default takes fixed ones.
 
 A fit of many minutes keeps a checkpoint beside the model until it ends: if it is stopped, even by the power, give the
 same command again with --resume. --equations keeps what `update` and `merge` need to add structures later.
@@ -78,6 +81,7 @@ def command(
     debug: Debug = False,
 ) -> None:
     from ..distributed import joined, own_rank, several_ranks
+    from ..recipes import Automatic
 
     rank = own_rank()  # of several processes only the first writes and tells
     # all that can fail early, fails now
@@ -90,7 +94,8 @@ def command(
     targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()
     device = machine.prepare()
     basis = keep.basis_model()
-    the_recipe = recipe.make(machine.precision, None if basis is None else basis.recipe)
+    the_recipe = recipe.automatic(machine.precision, None if basis is None else basis.recipe)
+    start = the_recipe.start if isinstance(the_recipe, Automatic) else the_recipe
 
     from .. import fit
     from ..kernels import kernels_for
@@ -101,7 +106,7 @@ def command(
     checkpoint = keep.checkpoint_for(
         model,
         special_way(
-            the_recipe,
+            start,
             memory.limit is not None,
             several_ranks(),
             equations=keep.equations is not None,
@@ -111,12 +116,12 @@ def command(
     )
     if keep.equations is not None and rank == 0:
         check_output(keep.equations, overwrite)
-    kernels_for(device, the_recipe.dtype, machine.kernels)
+    kernels_for(device, start.dtype, machine.kernels)
     with progress(shown=rank == 0) as tell, warnings_shown(), resumable(checkpoint):
         tell("reading", 0, 1)
         dataset = reading.load(data)
         if train_size is not None:
-            dataset = dataset.subsample(train_size, the_recipe.seed)
+            dataset = dataset.subsample(train_size, start.seed)
         check_distances(dataset.structures)
         held_out = None if valid is None else reading.load(valid)
         if held_out is not None:
@@ -149,7 +154,7 @@ def command(
     if checkpoint is not None:
         checkpoint.unlink(missing_ok=True)
 
-    shown = held_out or (dataset if len(dataset) <= SHOWN else dataset.subsample(SHOWN, the_recipe.seed))
+    shown = held_out or (dataset if len(dataset) <= SHOWN else dataset.subsample(SHOWN, start.seed))
     predictor = potential.on(device, None, machine.kernels)
     metrics, prediction = evaluate_all(predictor, shown)
     if report is not None:
@@ -195,7 +200,8 @@ def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
         note(f"{dataset.source.name}: {text}")
     where = f"Errors on {done.valid}" if done.valid else "Errors on the training set"
     n = f"{done.metrics.structures:,} structures"
-    show(model_facts("Trained", header, explained), error_table(f"{where} ({n})", done.metrics))
+    evidence = choice_table(header["provenance"].get("choice"))
+    show(model_facts("Trained", header, explained), *evidence, error_table(f"{where} ({n})", done.metrics))
     show(
         f"The model is in {done.model}."
         + (f" The summary is in {done.report}." if done.report else "")

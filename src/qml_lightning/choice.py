@@ -1,0 +1,226 @@
+"""Hyper-parameters chosen on a part of the training data by smaller fits, and carried to the full size."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+import torch
+
+from .design import BATCH_NUMBERS
+from .neighbours import pairs_within
+from .recipes import Automatic, Recipe
+from .resources import Memory
+from .smallerfits import Judges, Size, SmallerFits, Trial
+from .solve import memory_for_fit
+from .training import BYTES_IN_FLIGHT, Problem, Progress, batch_numbers, counts_of
+
+# Part of the operations of the fit that the choice may take; and how many it always may, about a second.
+SHARE, ALWAYS = 0.2, 5e10
+# Passes over the data and solutions that a choice is planned with.
+PASSES, SOLUTIONS = 5, 25
+# Features of the smaller fits, at most: with more the choice would take minutes and be no better.
+MOST_FEATURES = 8192
+# Structures that judge, at most, their rows, and more structures of which only the energies do.
+MOST_HELD, MOST_HELD_ROWS, MORE_ENERGIES = 60, 6000, 300
+# With fewer structures only the ridge is chosen, and nothing where there are fewer rows than weights: they cannot tell.
+FEW_STRUCTURES = 30
+# What another width, weight or rank must gain in the logarithm of the error to be taken: this, and this over the square
+# root of the number of energies that judge. Less is chance.
+WORTH, CHANCE = 0.02, 0.3
+# With as many rows for each feature, the best ridge falls with this power of the number of features
+# (benchmarks/choice.py); and with about this power of the width, to know where to look.
+POWER_OF_FEATURES, POWER_OF_WIDTH = 2.7, 5.0
+# Energy weights that are tried.
+WEIGHTS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+# Smaller fits with fewer blocks of SORF than this say nothing of the rank.
+BLOCKS = 4
+# Operations of a row for each feature and neighbour, in the time of a matrix product.
+ROW_OPERATIONS = 100.0
+
+
+# From a recipe to another one, if there is one there.
+Step = Callable[[Recipe], Recipe | None]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A recipe, and what speaks for it."""
+
+    recipe: Recipe
+    chosen: tuple[str, ...] = ()  # fields that were free
+    judges: Judges = field(default_factory=lambda: Judges(0))
+    best: Trial | None = None
+    predicted: dict[str, float] = field(default_factory=dict)  # errors that the fit is expected to have
+    trials: tuple[Trial, ...] = ()
+    seconds: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For the header of a model, which has the recipe already."""
+        solved = [asdict(trial) for trial in self.trials if math.isfinite(trial.score)]
+        told = asdict(replace(self, trials=())) | {"chosen": list(self.chosen), "trials": solved}
+        del told["recipe"]
+        return told
+
+
+def choose(
+    problem: Problem,
+    automatic: Automatic,
+    *,
+    device: torch.device | str = "cpu",
+    kernels: str | None = None,
+    memory: Memory | None = None,
+    tell: Progress = lambda *_: None,
+) -> Choice:
+    """The recipe with its free fields as smaller fits to a part of `problem` find them best for another part.
+
+    The smaller fits have fewer structures and features in the same proportion, so that they overfit as the fit itself
+    would. Width, energy weight and rank are taken over, the ridge is carried to the full size.
+    """
+    started, start, memory = time.perf_counter(), automatic.start, memory or Memory()
+    free, (size, judges) = _free(problem, automatic), planned(problem, start, memory)
+    if not free or judges.structures == 0:
+        return Choice(start)
+    most = None if memory.limit is None else batch_numbers(size.n_features, problem, memory.left)
+    fits = SmallerFits(
+        problem, start, judges, device=device, kernels=kernels, most=most,
+        passed=lambda n: tell("choosing", min(n, PASSES), PASSES + 1),
+    )  # fmt: skip
+    tell("choosing", 0, PASSES + 1)
+    shrunk = start.features.n_features / size.n_features
+
+    worth = max(WORTH, CHANCE * (judges.structures + judges.more_energies) ** -0.5)
+
+    def score(recipe: Recipe) -> float:
+        return fits.trial(size, recipe).score
+
+    def settled(recipe: Recipe | None) -> Recipe | None:
+        return best_ridge(score, recipe, fits.rounding(size, recipe)) if recipe and "ridge" in free else recipe
+
+    best = replace(start, ridge=start.ridge * shrunk**POWER_OF_FEATURES)
+    best = settled(best) or best
+    if "energy_weight" in free:  # first: it needs no other pass over the data
+        best = _downhill(score, best, [lambda r: _weight(r, up=True), lambda r: _weight(r, up=False)], worth)
+        best = settled(best) or best
+    if "sigma" in free:
+        best = _downhill(score, best, [lambda r: settled(_width(r, 0.5)), lambda r: settled(_width(r, 2.0))], worth)
+    if "rank" in free:
+        n_elements = len(problem.baseline.elements)
+        best = _downhill(score, best, [lambda r: settled(_rank(r, size, n_elements))], worth)
+    trial = fits.trial(size, best)
+    predicted = _extrapolated(fits, trial, best, shrunk)
+    ridge = start.ridge
+    if "ridge" in free:
+        rounding = fits.rounding(size, best) * len(problem.structures) / size.structures
+        ridge = float(f"{max(best.ridge / shrunk**POWER_OF_FEATURES, rounding):.2g}")
+    tell("choosing", PASSES + 1, PASSES + 1)
+    seconds = round(time.perf_counter() - started, 3)
+    return Choice(replace(best, ridge=ridge), free, judges, trial, predicted, tuple(fits.trials.values()), seconds)
+
+
+def _free(problem: Problem, automatic: Automatic) -> tuple[str, ...]:
+    """What there is to choose, and can be told by so much data; weights only between kinds of labels."""
+    free = tuple(name for name in automatic.free if name != "energy_weight" or len(problem.targets) > 1)
+    if len(problem.structures) >= FEW_STRUCTURES:
+        return free
+    weights = automatic.start.features.n_weights(len(problem.baseline.elements))
+    enough = sum(counts_of(problem.targets).values()) > weights
+    return tuple(name for name in free if name == "ridge" and enough)
+
+
+def best_ridge(score: Callable[[Recipe], float], recipe: Recipe, rounding: float) -> Recipe:
+    """`recipe` with the best power of ten as its ridge, found downhill from its own, or the bottom of a parabola."""
+    guess = max(recipe.ridge, 3.0 * rounding)
+    recipe = replace(recipe, ridge=float(f"1e{round(math.log10(guess))}"))
+    recipe = _downhill(score, recipe, [lambda one: _times(one, 10.0), lambda one: _times(one, 0.1)])
+    left, middle, right = (score(_times(recipe, factor)) for factor in (0.1, 1.0, 10.0))
+    if not math.isfinite(left + right) or left + right <= 2 * middle:
+        return recipe
+    return min(recipe, _times(recipe, 10 ** (0.5 * (left - right) / (left + right - 2 * middle))), key=score)
+
+
+def _times(recipe: Recipe, factor: float) -> Recipe:
+    """With a ridge so much larger, in few digits: trials are known by it."""
+    return replace(recipe, ridge=float(f"{recipe.ridge * factor:.2g}"))
+
+
+def _downhill(score: Callable[[Recipe], float], recipe: Recipe, steps: Sequence[Step], worth: float = 0.0) -> Recipe:
+    """From `recipe` by the step that gains most, and on by the same one while it gains more than it is worth."""
+    while steps:
+        there = {step: other for step in steps if (other := step(recipe)) is not None}
+        best = min(there, key=lambda step: score(there[step]), default=None)
+        if best is None or not score(there[best]) < score(recipe) - worth:
+            break
+        recipe, steps = there[best], [best]
+    return recipe
+
+
+def _weight(recipe: Recipe, up: bool) -> Recipe | None:
+    further = [weight for weight in WEIGHTS if (weight > recipe.energy_weight if up else weight < recipe.energy_weight)]
+    return replace(recipe, energy_weight=further[0 if up else -1]) if further else None
+
+
+def _width(recipe: Recipe, factor: float) -> Recipe:
+    features = replace(recipe.features, sigma=recipe.features.sigma * factor)
+    return replace(recipe, features=features, ridge=recipe.ridge * factor**-POWER_OF_WIDTH)
+
+
+def _rank(recipe: Recipe, size: Size, n_elements: int) -> Recipe | None:
+    """Twice the rank, where there are as many axes and features for several blocks; a smaller one would save little."""
+    larger = replace(recipe, rank=2 * recipe.rank)
+    axes = recipe.representation.arguments(n_elements).size
+    fits = recipe.features.n_features % unit(larger) == size.n_features % (BLOCKS * unit(larger)) == 0
+    return larger if fits and recipe.rank < axes else None
+
+
+def _extrapolated(fits: SmallerFits, trial: Trial, recipe: Recipe, shrunk: float) -> dict[str, float]:
+    """The errors that twice the size gains, gained as often as it takes to come to the full size."""
+    half = Size(trial.size.structures // 2, trial.size.n_features // 2)
+    if shrunk <= 1 or half.structures == 0 or half.n_features % unit(recipe):
+        return dict(trial.errors)
+    before = fits.trial(half, replace(recipe, ridge=recipe.ridge * 2**POWER_OF_FEATURES)).errors
+    gains = {kind: min(1.0, error / before[kind]) for kind, error in trial.errors.items()}
+    return {kind: error * gains[kind] ** math.log2(shrunk) for kind, error in trial.errors.items()}
+
+
+def unit(recipe: Recipe) -> int:
+    """The number of features is a multiple of this."""
+    return (recipe.rank if recipe.features.method == "sorf" else 1) * (1 + recipe.features.paired)
+
+
+def planned(problem: Problem, recipe: Recipe, memory: Memory) -> tuple[Size, Judges]:
+    """Size of the smaller fits, the largest that the share of operations and half of the memory allow; and how many
+    structures judge them, none where there is only one."""
+    structures, rows, full = problem.structures, sum(counts_of(problem.targets).values()), recipe.features.n_features
+    n, per_structure = len(structures), rows / len(structures)
+    n_held = min(
+        max(1, n // 5, min(n // 3, 10)), MOST_HELD, max(1, int(MOST_HELD_ROWS / max(1.0, per_structure))), n - 1
+    )
+    sample = structures.select(torch.arange(min(n, 10)))
+    pairs = len(pairs_within(sample, recipe.representation.cutoff, problem.baseline.elements).centre)
+    moves = (sample.n_atoms + (3 * pairs if len(problem.targets.keys() - {"energies"}) else 0)) / len(sample)
+    weights_for_each = recipe.features.n_weights(len(problem.baseline.elements)) / full
+
+    def operations(structures: float, n_features: float, passes: int, solutions: int) -> float:
+        rows, weights = per_structure * structures, n_features * weights_for_each
+        small, large = min(rows, weights), max(rows, weights)
+        made = (structures + (n_held if passes > 1 else 0)) * moves * weights * ROW_OPERATIONS
+        return passes * (small**2 * large + made) + solutions * small**3 / 3
+
+    budget = max(ALWAYS, SHARE * operations(n, full, 1, 1))
+    step = max(2 * unit(recipe), 128)  # halves and a doubled rank are possible, too
+    size = Size(n - n_held, full)
+    for n_features in range(min(full, MOST_FEATURES) // step * step, 0, -step):
+        size = Size(max(1, min(n - n_held, round(n * n_features / full))), n_features)
+        weights = round(n_features * weights_for_each)
+        counts = [round(per_structure * size.structures)]
+        held = 8 * weights * round(per_structure * n_held) + BYTES_IN_FLIGHT * BATCH_NUMBERS
+        if operations(size.structures, n_features, PASSES, SOLUTIONS) > budget:
+            continue
+        if 2 * (memory_for_fit(weights, counts) + held) < memory.left:
+            break
+    several = len(problem.targets) > 1 and problem.labels.energies is not None
+    return size, Judges(n_held, min(MORE_ENERGIES, n - n_held - size.structures) if several else 0)

@@ -1,0 +1,197 @@
+"""Smaller fits: what a recipe would give, with fewer structures and features, on structures that are held out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .basis import Basis, make_basis, sample_environments
+from .design import VOIGT, labelled_rows
+from .equations import Equations, empty, gather
+from .errors import SolveError
+from .features import draw_maps
+from .normal import Part, Rows
+from .projection import principal_axes
+from .recipes import Recipe
+from .solve import Term, ridge_path
+from .structures import Labels
+from .training import Problem, counts_of
+
+# Below this part of the trace of the Gram matrix a ridge is lost in rounding.
+ROUNDING = 2 * torch.finfo(torch.float64).eps
+
+# So many rows of a kind count half: the error of fewer is chance rather than merit.
+DOUBT = 50
+
+
+@dataclass(frozen=True)
+class Size:
+    """Of a fit."""
+
+    structures: int
+    n_features: int
+
+
+@dataclass(frozen=True)
+class Judges:
+    """Structures that are held out: all their labels, and only the energies of some more, as energies are few."""
+
+    structures: int
+    more_energies: int = 0
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A smaller fit, and its mean absolute errors on the structures that were held out."""
+
+    size: Size
+    rank: int
+    sigma: float
+    energy_weight: float
+    ridge: float
+    errors: dict[str, float]  # by kind of label, in eV, eV/Å and eV/Å³
+    score: float  # mean logarithm of the errors of the rows: both energies and forces are to be good
+
+
+@dataclass(frozen=True)
+class _Surface:
+    """Equations from one pass over the data, and the rows that judge the solutions for any ridge and energy weight."""
+
+    equations: Equations
+    held: dict[str, Rows]
+
+
+class SmallerFits:
+    """Trials of recipes, none of them made twice; the data are passed again only for another size, width or rank."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        recipe: Recipe,
+        judges: Judges,
+        *,
+        device: torch.device | str = "cpu",
+        kernels: str | None = None,
+        most: int | None = None,
+        passed: Callable[[int], None] = lambda _: None,
+    ) -> None:
+        """`most`: numbers at once, where memory is short. `passed` is told how often the data were passed."""
+        self.problem, self.device, self.kernels, self.most, self.passed = problem, device, kernels, most, passed
+        order = torch.from_numpy(np.random.RandomState(recipe.seed).permutation(len(problem.structures)))
+        held, more = order[: judges.structures], order[judges.structures :][: judges.more_energies]
+        self.held = [problem.select(held.sort().values)]
+        if len(more):
+            whole = problem.select(more.sort().values)
+            self.held.append(replace(whole, labels=Labels(energies=whole.labels.energies)))
+        self.order = order.flip(0)  # learnt from in this one
+        # the axes are those of the fit itself: nothing of the labels is in them
+        self.samples = sample_environments(problem.structures, recipe, np.random.default_rng(recipe.seed))
+        self.trials: dict[tuple[object, ...], Trial] = {}
+        self.passes = 0
+        self._surfaces: dict[tuple[object, ...], _Surface] = {}
+        self._traces: dict[tuple[object, ...], dict[str, float]] = {}  # of the Gram matrix of each kind
+
+    def trial(self, size: Size, recipe: Recipe) -> Trial:
+        """The errors that `recipe` has with so many structures and features; infinite where there is no solution."""
+        key = (size, recipe.rank, recipe.features.sigma, recipe.energy_weight, recipe.ridge)
+        if key not in self.trials:
+            surface = self._surface(size, recipe)
+            residuals = {kind: torch.full((rows.n,), math.inf) for kind, rows in surface.held.items()}
+            if recipe.ridge >= self.rounding(size, recipe):
+                try:
+                    weights = ridge_path(_terms(surface, recipe), [recipe.ridge])[0]
+                    residuals = {kind: rows.rows @ weights - rows.targets[:, 0] for kind, rows in surface.held.items()}
+                except SolveError:
+                    pass  # too small a ridge
+            errors = {kind: float((r.abs().cpu() * self._scale(kind, recipe)).mean()) for kind, r in residuals.items()}
+            self.trials[key] = Trial(*key, errors, _score(residuals.values()))  # type: ignore[arg-type]  # its fields, in that order
+        return self.trials[key]
+
+    def rounding(self, size: Size, recipe: Recipe) -> float:
+        """The least ridge that is not lost in rounding."""
+        key = _pass_key(size, recipe)
+        if key not in self._traces:
+            parts = self._surface(size, recipe).equations.parts
+            self._traces[key] = {kind: _trace(part) for kind, part in parts.items()}
+        return ROUNDING * sum(recipe.weight_of(kind) ** 2 * trace for kind, trace in self._traces[key].items())
+
+    def _surface(self, size: Size, recipe: Recipe) -> _Surface:
+        key = _pass_key(size, recipe)
+        if key not in self._surfaces:
+            self._surfaces.clear()  # one at a time: they are large
+            self._surfaces[key] = self._gathered(size, recipe)
+            self.passes += 1
+            self.passed(self.passes)
+        return self._surfaces[key]
+
+    def _gathered(self, size: Size, recipe: Recipe) -> _Surface:
+        recipe = replace(recipe, features=replace(recipe.features, n_features=size.n_features))
+        elements = self.problem.baseline.elements
+        maps = draw_maps(recipe.features, len(elements), recipe.rank, np.random.default_rng(recipe.seed))
+        drawn = (principal_axes(self.samples, recipe.rank), maps)
+        basis = make_basis(elements, recipe, *drawn, self.device, self.kernels)
+        learn = self.problem.select(self.order[: size.structures].sort().values)
+        prints = torch.zeros(0, dtype=torch.int64)
+        equations = empty(learn, prints, {}, recipe, drawn, given=True, device=self.device)
+        gather(equations, basis, learn, lambda *_: None, most=self.most)
+        return _Surface(equations, self._judges(basis, recipe))
+
+    def _judges(self, basis: Basis, recipe: Recipe) -> dict[str, Rows]:
+        counts = [counts_of(held.targets) for held in self.held]
+        total = {kind: sum(of_some.get(kind, 0) for of_some in counts) for kind in counts[0]}
+        rows = {kind: Rows(basis.n_weights, n, self.device) for kind, n in total.items() if n}
+        for held in self.held:
+            targets = {kind: y for kind, y in held.targets.items() if kind in rows}
+            for kind, _, y, _ in labelled_rows(
+                basis,
+                held.structures,
+                targets,
+                recipe.size_exponent,
+                lambda kind, n: rows[kind].room(n),
+                most=self.most,
+            ):
+                rows[kind].take(y)
+        return rows
+
+    def _scale(self, kind: str, recipe: Recipe) -> Tensor | float:
+        """What turns the error of a row into that of an energy or a stress."""
+        if kind == "forces":
+            return 1.0
+        scales = []
+        for held in self.held:
+            if kind in held.targets:
+                scale = held.structures.counts.double() ** recipe.size_exponent
+                if kind == "stress":
+                    scale = (scale / held.structures.volumes)[:, None].expand(-1, len(VOIGT))
+                scales.append(scale[held.targets[kind].isfinite()])
+        return torch.cat(scales)
+
+
+def _score(residuals: Iterable[Tensor]) -> float:
+    """Mean logarithm of the error, of few rows with less weight."""
+    total = weights = 0.0
+    for residual in residuals:
+        error, weight = float(residual.abs().mean()), len(residual) / (len(residual) + DOUBT)
+        if not math.isfinite(error):
+            return math.inf
+        total, weights = total + weight * math.log(max(error, 1e-300)), weights + weight
+    return total / weights if weights else 0.0
+
+
+def _pass_key(size: Size, recipe: Recipe) -> tuple[object, ...]:
+    """What another pass over the data is needed for."""
+    return size, recipe.rank, recipe.features.sigma
+
+
+def _terms(surface: _Surface, recipe: Recipe) -> list[Term]:
+    return surface.equations.terms(recipe, surface.equations.references.origin)
+
+
+def _trace(part: Part) -> float:
+    """Of the Gram matrix."""
+    return float(part.filled()[0].square().sum() if isinstance(part, Rows) else part.gram.diagonal().sum())

@@ -1,0 +1,236 @@
+"""The automatic choice: found on a part of the training data, carried to the full size, told, kept, and overridden."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from qml_lightning import evaluate, fit, load, load_dataset
+from qml_lightning.baseline import fit_baseline
+from qml_lightning.choice import SHARE, Choice, best_ridge, choose, planned
+from qml_lightning.cli import main
+from qml_lightning.errors import InputError
+from qml_lightning.recipes import CHOOSABLE, DEFAULT, Automatic
+from qml_lightning.resources import Memory
+from qml_lightning.smallerfits import Judges, Size, SmallerFits
+from qml_lightning.structures import Labels
+from qml_lightning.training import Problem
+from small_models import SMALL, argon, crystals, molecules, recipe
+
+
+def problem_of(data, kinds=("energies", "forces", "stress")) -> Problem:
+    labels = Labels(**{kind: getattr(data.labels, kind) for kind in kinds})
+    return Problem(data.structures, labels, fit_baseline(data.structures, labels.energies, data.structures.elements))
+
+
+@pytest.fixture(scope="module")
+def ethanol():
+    return load_dataset("ethanol:train@0:100")
+
+
+def bad(**changes) -> Automatic:
+    """A start that is far from good, as the fields of another system would be."""
+    start = replace(recipe(n_features=256, sigma=64.0, paired=True), ridge=1.0, energy_weight=0.1)
+    return Automatic(replace(start, **changes))
+
+
+@pytest.fixture(scope="module")
+def chosen(ethanol) -> Choice:
+    return choose(problem_of(ethanol), bad())
+
+
+def test_a_bad_start_is_left_for_a_recipe_that_is_better_on_other_structures(ethanol, chosen):
+    test = load_dataset("ethanol:test@0:60")
+    before, after = (evaluate(fit(ethanol, settings), test) for settings in (bad().start, chosen.recipe))
+    assert after.forces.mae < 0.5 * before.forces.mae
+    assert after.energy.mae < 0.5 * before.energy.mae
+    assert chosen.recipe.features.n_features == 256
+
+
+def test_the_errors_that_are_predicted_are_those_of_the_fit(ethanol, chosen):
+    found = evaluate(fit(ethanol, chosen.recipe), load_dataset("ethanol:test@0:60"))
+    assert chosen.predicted["forces"] == pytest.approx(found.forces.mae, rel=0.35)
+    assert chosen.predicted["energies"] == pytest.approx(found.energy.mae, rel=0.6)
+
+
+def test_a_trial_is_a_fit_to_some_structures_judged_by_others(ethanol):
+    problem = problem_of(ethanol)
+    fits = SmallerFits(problem, SMALL, Judges(20, 30))
+    found = fits.trial(Size(40, 256), SMALL)
+    held = [part.structures for part in fits.held]
+    order = torch.cat([fits.order[:40], fits.order.flip(0)[:50]])
+    assert len(order.unique()) == 90  # nobody judges what it learnt from
+    references = dict(zip(problem.baseline.elements, problem.baseline.energies.tolist()))
+    learn, judge, energies = (ethanol.select(index.sort().values) for index in (
+        fits.order[:40], fits.order.flip(0)[:20], fits.order.flip(0)[:50]))  # fmt: skip
+    alike = fit(learn, SMALL, reference_energies=references, basis=fits._surface(Size(40, 256), SMALL).equations)
+    assert [len(part) for part in held] == [20, 30]
+    assert found.errors["forces"] == pytest.approx(evaluate(alike, judge).forces.mae, rel=1e-4)
+    assert found.errors["energies"] == pytest.approx(evaluate(alike, energies).energy.mae, rel=1e-4)
+
+
+def test_the_same_seed_chooses_the_same(ethanol, chosen):
+    again = choose(problem_of(ethanol), bad())
+    assert again.recipe == chosen.recipe
+    assert again.trials == chosen.trials
+
+
+@pytest.mark.parametrize("name", CHOOSABLE)
+def test_a_field_that_is_given_stays_as_it_is(ethanol, name):
+    automatic = replace(bad(), free=tuple(other for other in CHOOSABLE if other != name))
+    found = choose(problem_of(ethanol), automatic).recipe
+    value = {"sigma": found.features.sigma}.get(name) or getattr(found, name)
+    wanted = {"sigma": automatic.start.features.sigma}.get(name) or getattr(automatic.start, name)
+    assert value == wanted
+    assert found != automatic.start
+
+
+def test_the_ridge_is_as_if_targets_had_any_unit(ethanol):
+    in_other_unit = replace(ethanol, labels=Labels(ethanol.labels.energies * 1e4, ethanol.labels.forces * 1e4))
+    one, other = (choose(problem_of(data), bad(energy_weight=3.0)).recipe for data in (ethanol, in_other_unit))
+    assert other == one
+
+
+@pytest.mark.parametrize("kinds", [("energies",), ("forces",)])
+def test_energies_alone_and_forces_alone_will_do(ethanol, kinds):
+    found = choose(problem_of(ethanol, kinds), bad())
+    assert set(found.predicted) == set(kinds)
+    assert "energy_weight" not in found.chosen  # there is nothing to weigh against
+    assert found.recipe.energy_weight == bad().start.energy_weight
+
+
+def test_crystals_with_stress_and_several_elements_are_chosen_for():
+    found = choose(problem_of(crystals(40)), Automatic(SMALL))
+    assert set(found.predicted) == {"energies", "forces", "stress"}
+    assert all(0 < error < 10 for error in found.predicted.values())
+
+
+def test_with_few_structures_only_the_ridge_is_chosen_and_with_fewer_rows_than_weights_nothing():
+    data = argon(10)
+    assert choose(problem_of(data), Automatic(recipe(n_features=64, rank=32))).chosen == ("ridge",)
+    for few in (data, molecules(1), molecules(2)):
+        start = recipe(n_features=4096)
+        assert choose(problem_of(few), Automatic(start)) == Choice(start)
+
+
+def test_best_ridge_is_found_from_far_away():
+    def score(settings):
+        return (torch.tensor(settings.ridge).log10().item() + 6.3) ** 2
+
+    for ridge in (1e-12, 1e-6, 1.0):
+        assert best_ridge(score, replace(DEFAULT, ridge=ridge), 1e-16).ridge == pytest.approx(10**-6.3, rel=0.05)
+    assert best_ridge(score, replace(DEFAULT, ridge=0.0), 1e-16).ridge == pytest.approx(10**-6.3, rel=0.05)
+
+
+def test_the_plan_keeps_the_proportion_and_its_share_of_the_work():
+    data = load_dataset("ethanol:train")
+    for n_features in (2048, 8192, 32768):
+        start = replace(DEFAULT, features=replace(DEFAULT.features, n_features=n_features))
+        size, judges = planned(problem_of(data, ("energies", "forces")), start, Memory())
+        assert size.structures / len(data) == pytest.approx(size.n_features / n_features, rel=0.05)
+        assert judges.structures + judges.more_energies + size.structures <= len(data)
+        # of the matrix product alone, five times
+        assert 5 * (size.n_features / n_features) ** 3 < SHARE
+    less = planned(problem_of(data, ("energies", "forces")), start, Memory(limit=10**9))[0]
+    assert less.n_features < size.n_features
+
+
+def test_what_cannot_be_chosen_is_told():
+    with pytest.raises(InputError, match=r"Cannot choose cutoff. What can be chosen: sigma"):
+        fit(molecules(3), Automatic(DEFAULT, ("cutoff",)))
+
+
+# ---- in a fit --------------------------------------------------------------------------------------------------------
+
+
+def test_a_fit_with_a_choice_is_the_fit_with_what_was_chosen_and_tells_why(ethanol, tmp_path):
+    potential = fit(ethanol, bad())
+    given = fit(ethanol, potential.recipe)
+    assert torch.equal(potential.weights, given.weights)
+    assert "choice" not in given.provenance
+    potential.save(tmp_path / "model.safetensors")
+    choice = load(tmp_path / "model.safetensors").provenance["choice"]
+    assert set(choice["chosen"]) == set(CHOOSABLE)
+    assert choice["best"] in choice["trials"]
+    assert choice == json.loads(json.dumps(choice, allow_nan=False))
+
+
+def test_a_fit_that_goes_on_keeps_to_its_choice(ethanol, tmp_path, monkeypatch):
+    path = tmp_path / "fit.checkpoint"
+
+    def stop(what, done, *_):
+        if what == "solving":
+            raise KeyboardInterrupt
+
+    options = {"checkpoint": path, "checkpoint_seconds": 0.0}
+    with pytest.raises(KeyboardInterrupt):
+        fit(ethanol, bad(), progress=stop, **options)
+    monkeypatch.setattr("qml_lightning.ways.choose", lambda *_, **__: pytest.fail("chosen anew"))
+    again = fit(ethanol, bad(), resume=True, **options)
+    monkeypatch.undo()
+    whole = fit(ethanol, bad())
+    assert again.recipe == whole.recipe
+    assert torch.equal(again.weights, whole.weights)
+    told, wanted = again.provenance["choice"], whole.provenance["choice"]
+    assert told | {"seconds": 0} == wanted | {"seconds": 0}
+
+
+def test_equations_keep_the_choice_for_models_that_are_made_from_them(ethanol, tmp_path):
+    from qml_lightning.equations import solved
+    from qml_lightning.equationsfile import load_equations
+
+    potential = fit(ethanol, bad(), equations=tmp_path / "e")
+    assert solved(load_equations(tmp_path / "e")).provenance["choice"] == potential.provenance["choice"]
+
+
+def test_a_fit_in_the_basis_of_another_has_its_recipe(ethanol):
+    potential = fit(ethanol, bad())
+    assert fit(ethanol, basis=potential).recipe == potential.recipe
+
+
+@pytest.mark.parametrize("way", ["iterative", "on disk"])
+def test_other_ways_to_the_weights_choose_too(ethanol, way, tmp_path):
+    automatic, options = bad(), {"memory_limit": 2 * 1024**3, "scratch": tmp_path}
+    if way == "iterative":
+        solver = replace(automatic.start.solver, method="iterative", preconditioner_features=128)
+        automatic, options = replace(automatic, start=replace(automatic.start, solver=solver)), {}
+    potential = fit(ethanol, automatic, **options)
+    assert potential.provenance["choice"]["predicted"]["forces"] < 0.2
+
+
+# ---- on the command line ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def run(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def run_(*arguments):
+        capsys.readouterr()
+        code = main([str(argument) for argument in arguments])
+        return code, *capsys.readouterr()
+
+    return run_
+
+
+def test_train_shows_the_choice_and_so_does_info(run):
+    train = ("train", "ethanol:train@0:60", "-m", "m.safetensors", "--features", 512, "--no-label-check")
+    code, out, err = run(*train, "--sigma", 7)
+    assert code == 0, err
+    for text in (out, run("info", "m.safetensors")[1]):
+        for word in ("energy weight, rank, ridge, in", "expected errors", "others", "taken", "σ = 7"):
+            assert word in text
+    told = json.loads(run(*train, "--json", "--overwrite", "--ridge", 1e-7)[1])
+    assert told["recipe"]["ridge"] == 1e-7
+    assert told["provenance"]["choice"]["chosen"] == ["sigma", "energy_weight", "rank"]
+
+
+def test_a_named_recipe_is_taken_as_it_is(run):
+    code, out, _ = run("train", "ethanol:train@0:40", "-m", "m.safetensors", "--recipe", "default", "--features", 512)
+    assert code == 0
+    assert "expected errors" not in out
+    assert load(Path("m.safetensors")).recipe.ridge == DEFAULT.ridge
