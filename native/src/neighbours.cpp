@@ -197,7 +197,7 @@ void NeighbourList::sort_into_cells(const Structures &s, double reach) {
   }
 }
 
-// visit(neighbour, squared distance) for all neighbours of a centre, always in the same order.
+// visit(neighbours, their squared distances, how many) for all neighbours of a centre, always in the same order.
 template <class Visit> void NeighbourList::search(int64_t centre, double reach, Visit visit) const {
   constexpr int64_t most = 64; // candidates at once
   double squared[most], near_squared[most];
@@ -229,34 +229,58 @@ template <class Visit> void NeighbourList::search(int64_t centre, double reach, 
           near_squared[found] = squared[k];
           found += (squared[k] < reach2) & (sorted[first + k] != centre);
         }
-        for (int64_t k = 0; k < found; ++k) visit(near[k], near_squared[k]);
+        visit(near, near_squared, found);
       }
     }
   }
 }
 
+// Found by centre, then sorted by element: searching is most of the work and done once.
 void NeighbourList::list(const Structures &s, int n_elements, double reach, int threads) {
   const int64_t count = s.n_atoms();
   const int32_t *element = element_of_all_.begin();
   int64_t *segments = segments_.room(count * n_elements + 1);
-  threads = int(std::max<int64_t>(1, std::min<int64_t>(threads, count / worth_a_thread)));
   std::fill(segments, segments + count * n_elements + 1, 0);
+  threads = int(std::max<int64_t>(1, std::min<int64_t>(threads, count / worth_a_thread)));
+  if (int64_t(found_.size()) < threads) found_.resize(size_t(threads));
+  const auto first_of = [&](int part) { return count * part / threads; };
   double least = std::numeric_limits<double>::max();
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(min : least)
-  for (int64_t i = 0; i < count; ++i)
-    search(i, reach, [&](int32_t j, double squared) {
-      ++segments[i * n_elements + element[j] + 1];
-      least = std::min(least, squared);
-    });
+  bool no_memory = false; // all that can go wrong
+#pragma omp parallel for schedule(static, 1) num_threads(threads) reduction(min : least)
+  for (int part = 0; part < threads; ++part) {
+    try {
+      std::vector<int32_t> &found = found_[size_t(part)];
+      size_t used = 0;
+      for (int64_t i = first_of(part); i < first_of(part + 1); ++i)
+        search(i, reach, [&](const int32_t *near, const double *squared, int64_t n_near) {
+          if (used + size_t(n_near) > found.size()) found.resize(used + used / 4 + 4096);
+          for (int64_t k = 0; k < n_near; ++k) {
+            found[used++] = near[k];
+            ++segments[i * n_elements + element[near[k]] + 1];
+            least = std::min(least, squared[k]);
+          }
+        });
+    } catch (const std::bad_alloc &) {
+#pragma omp atomic write
+      no_memory = true;
+    }
+  }
+  if (no_memory) throw std::bad_alloc();
   shortest = std::sqrt(least);
   for (int64_t k = 0; k < count * n_elements; ++k) segments[k + 1] += segments[k];
   int32_t *neighbour = neighbour_.room(segments[count * n_elements]);
-  // Each start moves to the next one while its neighbours are written, as the cells did.
-#pragma omp parallel for schedule(static) num_threads(threads)
-  for (int64_t i = 0; i < count; ++i)
-    search(i, reach, [&](int32_t j, double) { neighbour[segments[i * n_elements + element[j]]++] = j; });
-  std::memmove(segments + 1, segments, size_t(count * n_elements) * sizeof(int64_t));
-  segments[0] = 0;
+  const int64_t apart = n_elements + 8; // so that threads do not write to one line of the cache
+  int64_t *all_places = next_place_.room(threads * apart);
+#pragma omp parallel for schedule(static, 1) num_threads(threads)
+  for (int part = 0; part < threads; ++part) {
+    const int32_t *found = found_[size_t(part)].data();
+    int64_t *place = all_places + part * apart;
+    for (int64_t i = first_of(part); i < first_of(part + 1); ++i) {
+      const int64_t *own = segments + i * n_elements, n_found = own[n_elements] - own[0];
+      std::copy(own, own + n_elements, place);
+      for (int64_t k = 0; k < n_found; ++k, ++found) neighbour[place[element[*found]]++] = *found;
+    }
+  }
 }
 
 void NeighbourList::check_distances(const Structures &s, int n_elements) const {

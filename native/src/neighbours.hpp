@@ -6,6 +6,8 @@
 
 #include "buffer.hpp"
 
+#include <vector>
+
 namespace qml {
 
 // The caller's structures, laid end to end.
@@ -65,6 +67,8 @@ private:
   Buffer<int64_t> copies_until_; // (structures + 1)
   Buffer<int32_t> cell_start_, sorted_, element_of_all_, cell_of_atom_;
   Buffer<double> sorted_x_, sorted_y_, sorted_z_;
+  std::vector<std::vector<int32_t>> found_; // of each thread, the neighbours of its centres
+  Buffer<int64_t> next_place_;              // of each thread, by element
 
   bool still_serves(const Structures &structures, double skin) const;
   void keep(const Structures &structures);
