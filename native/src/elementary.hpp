@@ -49,10 +49,12 @@ template <class V, class... reals> QML_INLINE V polynomial(V x, reals... coeffic
 template <class real> constexpr real power_of_two_range = real(exponent_bias<real> - 2);
 template <class real> constexpr real smallest_power = sizeof(real) == 4 ? real(-90) : real(-900);
 
-// 2^x. Below smallest_power it is 0, above power_of_two_range it stays at that of the end.
-template <class real> QML_INLINE Vector<real> power_of_two(Vector<real> x) {
+// 2^x. Below smallest_power it is 0, above power_of_two_range it stays at that of the end; with `any` false x is promised
+// to be in between.
+template <class real, bool any = true> QML_INLINE Vector<real> power_of_two(Vector<real> x) {
   constexpr real range = power_of_two_range<real>, lowest = smallest_power<real>;
-  const Vector<real> bounded = x < range ? x : broadcast<real>(range);
+  Vector<real> bounded = x;
+  if constexpr (any) bounded = x < range ? x : broadcast<real>(range);
   const Vector<real> rest = fraction<real>(bounded), whole = bounded - rest;
   Vector<real> mantissa;
   if constexpr (sizeof(real) == 4) {
@@ -66,9 +68,11 @@ template <class real> QML_INLINE Vector<real> power_of_two(Vector<real> x) {
   }
 #if QML_VECTOR_BYTES == 64 && defined(__AVX512F__)
   if constexpr (sizeof(real) == 4) {
+    if constexpr (!any) return (Vector<real>)_mm512_maskz_scalef_ps(__mmask16(-1), (__m512)mantissa, (__m512)whole);
     const __mmask16 normal = _mm512_cmp_ps_mask((__m512)x, (__m512)broadcast<real>(lowest), _CMP_GT_OQ);
     return (Vector<real>)_mm512_maskz_scalef_ps(normal, (__m512)mantissa, (__m512)whole);
   } else {
+    if constexpr (!any) return (Vector<real>)_mm512_maskz_scalef_pd(__mmask8(-1), (__m512d)mantissa, (__m512d)whole);
     const __mmask8 normal = _mm512_cmp_pd_mask((__m512d)x, (__m512d)broadcast<real>(lowest), _CMP_GT_OQ);
     return (Vector<real>)_mm512_maskz_scalef_pd(normal, (__m512d)mantissa, (__m512d)whole);
   }
@@ -77,6 +81,7 @@ template <class real> QML_INLINE Vector<real> power_of_two(Vector<real> x) {
   // its power of two
   const UnsignedVector<real> exponent = (UnsignedVector<real>)(whole + round_magic<real>) << mantissa_bits<real>;
   const Vector<real> scaled = (Vector<real>)((UnsignedVector<real>)mantissa + exponent);
+  if constexpr (!any) return scaled;
   return x > lowest ? scaled : Vector<real>{};
 #endif
 }
@@ -229,6 +234,20 @@ template <class real> QML_INLINE Vector<real> product_rest(Vector<real> x, Vecto
   const Vector<real> x_low = x - x_high, y_low = y - y_high;
   return ((x_high * y_high - z) + x_high * y_low + x_low * y_high) + x_low * y_low;
 #endif
+}
+
+// x^-exponent for positive normal x.
+template <class real> QML_INLINE Vector<real> inverse_power(Vector<real> x, real exponent) {
+  if constexpr (sizeof(real) == 4) {
+    return power_of_two<real>(-exponent * binary_logarithm<real>(x));
+  } else {
+    // The error of an exponent is that of the power: the part that comes from whole octaves is large, and kept exact.
+    const Scientific<real> parts = scientific<real>(x);
+    const Vector<real> factor = broadcast<real>(-exponent), octaves = factor * parts.exponent;
+    const Vector<real> rest = fma(factor * real(1.4426950408889634), logarithm_near_one<real>(parts.excess),
+                                  product_rest<real>(factor, parts.exponent, octaves));
+    return power_of_two<real>(octaves) * power_of_two<real>(rest);
+  }
 }
 
 // sin(pi x / 2) for 0 <= x <= 1.

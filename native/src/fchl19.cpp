@@ -62,45 +62,37 @@ struct Nothing {
 
 // ---- values ----------------------------------------------------------------------------------------------------------
 
-template <class real> struct ValuesScratch {
+// `share` angular functions of one grid point lie side by side, as they do in the result, so that the lanes are full
+// whatever the number of grid points.
+template <class real, int share> struct ValuesScratch {
   typedef real Real;
   typedef Nothing Shared;
   const Model<real> &model;
   Neighbours<real> neighbours;
-  real *gaussians; // (capacity, padded3)
-  real *rows;      // (n_angular, capacity)
-  real *two_body;  // (padded2)
-  real *blocks;    // (n_blocks, n_angular, padded3)
+  int64_t width, row;  // of the grid, whole vectors; of the angular functions of one neighbour
+  real *gaussians;     // (capacity, width) each `share` times
+  real *rows;          // (2, n_angular / share, capacity, share)
+  real *two_body;      // (padded2)
+  real *blocks;        // (n_blocks, n_angular / share, width)
 
   ValuesScratch(const Model<real> &model, const Nothing &, Arena &arena)
-      : model(model), neighbours(model, arena), gaussians(arena.take<real>(model.capacity * model.padded3)),
-        rows(arena.take<real>(model.p.n_angular * model.capacity)), two_body(arena.take<real>(model.padded2)),
-        blocks(arena.take<real>(model.n_blocks * model.p.n_angular * model.padded3)) {}
+      : model(model), neighbours(model, arena), width(whole_vectors<real>(share * model.p.n_radial3)),
+        row(model.p.n_angular * model.capacity), gaussians(arena.take<real>(model.capacity * width)),
+        rows(arena.take<real>(2 * row)), two_body(arena.take<real>(model.padded2)),
+        blocks(arena.take<real>(model.n_blocks * (model.p.n_angular / share) * width)) {}
 
-  template <class Angular> void add_triples(int64_t element, int64_t j) {
-    const int64_t n_angular = model.p.n_angular, padded3 = model.padded3;
-    triple_row<Angular>(neighbours, j, rows);
-    const real *own = gaussians + j * padded3;
+  // The triples of the neighbours j <= n < j + count with all later ones.
+  template <class Angular, int count> void add_triples(int64_t element, int64_t j) {
+    for (int i = 0; i < count; ++i) triple_row<Angular, share>(neighbours, j + i, j + 1, rows + i * row);
+    const int64_t n_packs = model.p.n_angular / share;
     for (int64_t other = element; other < model.p.n_elements; ++other) {
       const int64_t from = neighbours.start[other] > j ? neighbours.start[other] : j + 1;
       const int64_t to = neighbours.start[other + 1];
       if (from >= to) continue;
-      real *block = blocks + model.block_index(element, other) * n_angular * padded3;
-      int64_t order = 0;
-      const auto add = [&](auto count) QML_INLINE_LAMBDA {
-        constexpr int channels = decltype(count)::value;
-        onto_grid<channels>(model, gaussians, rows + order * model.capacity, from, to,
-                            [&](int64_t l, const Vector<real>(&sums)[channels]) QML_INLINE_LAMBDA {
-                              for (int c = 0; c < channels; ++c) {
-                                real *at = block + (order + c) * padded3 + l;
-                                store(at, fma(load(own + l), sums[c], load(at)));
-                              }
-                            });
-        order += channels;
-      };
-      while (order + 4 <= n_angular) add(Index<4>{});
-      while (order + 2 <= n_angular) add(Index<2>{});
-      while (order < n_angular) add(Index<1>{});
+      real *block = blocks + model.block_index(element, other) * n_packs * width;
+      for (int64_t pack = 0; pack < n_packs; ++pack, block += width) {
+        add_to_grid<count, share>(gaussians, width, j, rows + pack * model.capacity * share, row, from, to, block);
+      }
     }
   }
 
@@ -111,19 +103,20 @@ template <class real> struct ValuesScratch {
       two_body_values(neighbours, element, two_body);
       for (int64_t k = 0; k < p.n_radial2; ++k) out[k] = io(two_body[k]);
     }
-    neighbours.gaussians_by_slot(gaussians);
-    const int64_t padded_block = p.n_angular * model.padded3;
-    __builtin_memset(blocks, 0, size_t(model.n_blocks * padded_block) * sizeof(real));
+    neighbours.template gaussians_by_slot<share>(gaussians);
+    const int64_t n_packs = p.n_angular / share;
+    __builtin_memset(blocks, 0, size_t(model.n_blocks * n_packs * width) * sizeof(real));
     for (int64_t element = 0; element < p.n_elements; ++element) {
-      for (int64_t j = neighbours.start[element]; j < neighbours.start[element + 1]; ++j) {
-        add_triples<Angular>(element, j);
-      }
+      const int64_t stop = neighbours.start[element + 1];
+      int64_t j = neighbours.start[element];
+      for (; j + 2 <= stop; j += 2) add_triples<Angular, 2>(element, j);
+      if (j < stop) add_triples<Angular, 1>(element, j);
     }
+    const real *from = blocks;
     for (int64_t block = 0; block < model.n_blocks; ++block, out += model.block) {
-      const real *from = blocks + block * padded_block;
-      for (int64_t l = 0; l < p.n_radial3; ++l) {
-        for (int64_t order = 0; order < p.n_angular; ++order) {
-          out[l * p.n_angular + order] = io(from[order * model.padded3 + l]);
+      for (int64_t pack = 0; pack < n_packs; ++pack, from += width) {
+        for (int64_t l = 0; l < p.n_radial3; ++l) {
+          for (int c = 0; c < share; ++c) out[l * p.n_angular + pack * share + c] = io(from[l * share + c]);
         }
       }
     }
@@ -139,28 +132,14 @@ template <class real> struct PullbackScratch {
   Neighbours<real> neighbours;
   Gradient<real> gradient;
   RadialFunctions<real> radial;
-  int64_t *first_element, *last_element; // (capacity / lanes) of the neighbours in each vector of slots
-  real *functions;                       // (n_angular, 2, capacity)
-  real *two_body;                        // (padded2) cotangent of one element
+  RadialRow<real> row;
+  real *two_body; // (padded2) cotangent of one element
 
   PullbackScratch(const Model<real> &model, const RadialBasis<real> &basis, Arena &arena)
       : model(model), neighbours(model, arena), gradient(model, arena), radial(basis, model, arena),
-        first_element(arena.take<int64_t>(model.capacity / lanes_of<real>)),
-        last_element(arena.take<int64_t>(model.capacity / lanes_of<real>)),
-        functions(arena.take<real>(2 * model.p.n_angular * model.capacity)), two_body(arena.take<real>(model.padded2)) {}
+        row(neighbours, radial, arena), two_body(arena.take<real>(model.padded2)) {}
 
   bool present(int64_t element) const { return neighbours.start[element] < neighbours.start[element + 1]; }
-
-  void list_elements() {
-    constexpr int64_t lanes = lanes_of<real>;
-    int64_t next = neighbours.first_vector() / lanes;
-    for (int64_t element = 0; element < model.p.n_elements; ++element) {
-      if (!present(element)) continue;
-      const int64_t last = (neighbours.start[element + 1] - 1) / lanes;
-      if (neighbours.start[element] / lanes < next) last_element[next - 1] = element;
-      for (; next <= last; ++next) first_element[next] = last_element[next] = element;
-    }
-  }
 
   template <class Angular, class io> void add_element(int64_t element, const io *cotangent) {
     const qml_fchl19 &p = model.p;
@@ -170,18 +149,22 @@ template <class real> struct PullbackScratch {
     for (int64_t other = element; other < p.n_elements; ++other) {
       if (present(other)) radial.tabulate(model.block_index(element, other), cotangent + model.block_of(element, other));
     }
-    const RadialRow<real> row = {neighbours, radial, first_element, last_element, functions};
-    for (int64_t j = neighbours.start[element]; j < neighbours.start[element + 1]; ++j) {
-      gradient.radial[j] += two_body_pullback(neighbours, j, two_body);
-      row.fill(element, j);
-      triple_pullback<Angular>(neighbours, j, radial.basis.per_width, functions, gradient);
-    }
+    add_two_body_pullback(neighbours, element, two_body, gradient.radial);
+    row.of_element(element);
+    const int64_t stop = neighbours.start[element + 1];
+    int64_t j = neighbours.start[element];
+    for (; j + 2 <= stop; j += 2) add_triples<Angular, 2>(j);
+    if (j < stop) add_triples<Angular, 1>(j);
+  }
+
+  template <class Angular, int count> void add_triples(int64_t j) const {
+    row.template fill<count>(j);
+    triple_pullback<Angular, count>(row, j, gradient);
   }
 
   template <class Angular, class io>
   void compute(const int64_t *segments, const io *vectors, const io *cotangent, io *out) {
     neighbours.gather(segments, vectors);
-    list_elements();
     const int64_t begin = neighbours.first_vector();
     real *const parts[] = {gradient.radial, gradient.x, gradient.y, gradient.z};
     for (real *part : parts) __builtin_memset(part + begin, 0, size_t(model.capacity - begin) * sizeof(real));
@@ -194,7 +177,7 @@ template <class real> struct PullbackScratch {
     const Neighbours<real> &n = neighbours;
     for (int64_t slot = n.first; slot < model.capacity; ++slot) {
       io *to = out + 3 * n.pair[slot];
-      const real radial = gradient.radial[slot] * n.inverse_r[slot];
+      const real radial = gradient.radial[slot];
       to[0] = io(gradient.x[slot] + radial * n.x[slot]);
       to[1] = io(gradient.y[slot] + radial * n.y[slot]);
       to[2] = io(gradient.z[slot] + radial * n.z[slot]);
@@ -272,7 +255,7 @@ template <class real> struct JacobianScratch {
     if (model.capacity - neighbours.first < n_pairs) { // pairs beyond the cutoff
       __builtin_memset(out + 3 * rank * first_pair, 0, size_t(3 * rank * n_pairs) * sizeof(io));
     }
-    neighbours.gaussians_by_slot(gaussians);
+    neighbours.template gaussians_by_slot<1>(gaussians);
     for (int64_t element = 0; element < model.p.n_elements; ++element) {
       list_columns(element, rank);
       const int64_t stop = neighbours.start[element + 1];
@@ -296,11 +279,24 @@ template <class T> using type_of = typename T::type;
 // float for narrow Gaussians with a long cutoff: these are computed in double.
 template <class io, class F> void choose(const qml_fchl19 &p, F f) {
   const auto with = [&](auto real) {
-    if (p.angular == QML_ANGULAR_PAIR) f(real, Type<AngularPair<type_of<decltype(real)>>>{});
-    else f(real, Type<AngularSeries<type_of<decltype(real)>>>{});
+    typedef type_of<decltype(real)> Real;
+    if (p.angular == QML_ANGULAR_PAIR) f(real, Type<AngularPair<Real>>{});
+    else if (p.n_angular == 4) f(real, Type<AngularSeries<Real, 4>>{}); // the default
+    else f(real, Type<AngularSeries<Real, 0>>{});
   };
   if (sizeof(io) == 4 && p.eta3 * p.cutoff * p.cutoff > 320) with(Type<double>{});
   else with(Type<io>{});
+}
+
+// f(Index<share>): the angular functions that lie side by side divide their number and fit into a vector.
+template <class Angular, class real, class F> void choose_share(const qml_fchl19 &p, F f) {
+  if constexpr (!Angular::has_sine) {
+    if constexpr (lanes_of<real> >= 4) {
+      if (p.n_angular % 4 == 0) return f(Index<4>{});
+    }
+    if (p.n_angular % 2 != 0) return f(Index<1>{});
+  }
+  f(Index<2>{});
 }
 
 } // namespace fchl19
@@ -310,11 +306,15 @@ void fchl19_values(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments
                    int threads) {
   using namespace fchl19;
   choose<io>(p, [&](auto real, auto angular) {
-    over_centres<ValuesScratch<type_of<decltype(real)>>>(
-        p, n_atoms, segments, threads, [&](auto &scratch, int64_t centre) {
-          scratch.template compute<type_of<decltype(angular)>>(segments + centre * p.n_elements, vectors,
-                                                               out + centre * scratch.model.size());
-        });
+    typedef type_of<decltype(real)> Real;
+    typedef type_of<decltype(angular)> Angular;
+    choose_share<Angular, Real>(p, [&](auto share) {
+      over_centres<ValuesScratch<Real, decltype(share)::value>>(
+          p, n_atoms, segments, threads, [&](auto &scratch, int64_t centre) {
+            scratch.template compute<Angular>(segments + centre * p.n_elements, vectors,
+                                              out + centre * scratch.model.size());
+          });
+    });
   });
 }
 

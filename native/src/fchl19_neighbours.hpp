@@ -5,6 +5,7 @@
 
 #include "inverse_power.hpp"
 #include "kernels.hpp"
+#include "lanes.hpp"
 
 #include <math.h>
 
@@ -24,17 +25,6 @@ template <class real, class io> QML_INLINE Vector<real> load_as(const io *from) 
 }
 template <class real, class io> QML_INLINE void store_as(io *to, Vector<real> v) {
   store_lanes<io, lanes_of<real>>(to, __builtin_convertvector(v, Vector<io, lanes_of<real>>));
-}
-
-// Sum of the lanes, in halves.
-template <class real, int lanes = lanes_of<real>> QML_INLINE real sum(Vector<real, lanes> v) {
-  if constexpr (lanes == 1) {
-    return v[0];
-  } else {
-    Vector<real, lanes / 2> half[2];
-    __builtin_memcpy(half, &v, sizeof(v));
-    return sum<real, lanes / 2>(half[0] + half[1]);
-  }
 }
 
 // Hands out pieces of one block of memory; without memory it only measures.
@@ -98,7 +88,7 @@ template <class real> struct Neighbours {
   int64_t *start;               // (n_elements + 1) first slot of each element
   int64_t *pair;                // index of the caller's pair
   real *x, *y, *z, *r, *inverse_r;
-  real *weight, *weight_slope;  // fc(r) r^-N3 and its derivative
+  real *weight, *weight_slope;  // fc(r) r^-N3, and its derivative divided by r
   // two-body function: amplitude 2^(spread t^2) density2 with t = ln R - mean; its derivative by r has
   // slope0 + slope1 t + slope2 t^2 in place of the amplitude
   real *mean, *spread, *amplitude, *slope0, *slope1, *slope2;
@@ -135,12 +125,20 @@ template <class real> struct Neighbours {
     for (int64_t slot = first_vector(); slot < model.capacity; slot += lanes_of<real>) measure(slot);
   }
 
-  // exp(-eta3 / 2 (r - R)^2) of every neighbour, (slots, padded3). A three-body Gaussian is a product of two of these and
-  // a factor without the grid (fchl19_triple.hpp).
-  void gaussians_by_slot(real *out) const {
+  // exp(-eta3 / 2 (r - R)^2) of every neighbour, each `share` times, (slots, whole vectors). A three-body Gaussian is a
+  // product of two of these and a factor without the grid (fchl19_triple.hpp).
+  template <int share> void gaussians_by_slot(real *out) const {
+    constexpr int lanes = lanes_of<real>;
+    const int64_t width = whole_vectors<real>(share * model.p.n_radial3);
     for (int64_t slot = first; slot < model.capacity; ++slot) {
-      for (int64_t l = 0; l < model.padded3; l += lanes_of<real>) {
-        store(out + slot * model.padded3 + l, gaussian(load(model.grid3 + l) - r[slot]));
+      real *const to = out + slot * width;
+      for (int64_t l = 0; l < model.padded3; l += lanes) {
+        const Vector<real> g = gaussian(load(model.grid3 + l) - r[slot]);
+        unroll<share>([&](auto index) QML_INLINE_LAMBDA {
+          constexpr int part = decltype(index)::value;
+          const int64_t at = l * share + part * lanes;
+          if (at < width) store(to + at, repeated<share, part>(g, Counted<lanes>{}));
+        });
       }
     }
   }
@@ -154,7 +152,6 @@ private:
     const qml_fchl19 &p = model.p;
     const Vector<real> vx = load(x + slot), vy = load(y + slot), vz = load(z + slot);
     const Vector<real> r2 = vx * vx + vy * vy + vz * vz, distance = root<real>(r2), inverse = real(1) / distance;
-    const Vector<real> log2_r = real(0.5) * binary_logarithm<real>(r2);
     store(r + slot, distance);
     store(inverse_r + slot, inverse);
 
@@ -163,14 +160,14 @@ private:
     const Vector<real> cosine = sine_of_quarter_turns<real>((real(p.cutoff) - distance) * real(1 / p.cutoff));
     const Vector<real> fc = cosine * cosine, fc_slope = real(-pi / p.cutoff) * sine * cosine;
 
-    const Vector<real> power3 = power_of_two<real>(real(-p.decay3) * log2_r);
+    const Vector<real> power3 = inverse_power<real>(r2, real(0.5 * p.decay3));
     store(weight + slot, fc * power3);
-    store(weight_slope + slot, power3 * (fc_slope - real(p.decay3) * inverse * fc));
+    store(weight_slope + slot, power3 * inverse * (fc_slope - real(p.decay3) * inverse * fc));
 
     const Vector<real> variance = logarithm_of_one_plus<real>(real(p.eta2) / r2);
     const Vector<real> variance_slope = real(-2 * p.eta2) * inverse / (r2 + real(p.eta2));
     const Vector<real> precision = real(1) / variance;
-    const Vector<real> power2 = power_of_two<real>(real(-p.decay2) * log2_r) * root<real>(precision);
+    const Vector<real> power2 = inverse_power<real>(r2, real(0.5 * p.decay2)) * root<real>(precision);
     const Vector<real> height = fc * power2;
     store(mean + slot, real(0.5) * (logarithm<real>(r2) - variance));
     store(spread + slot, real(-0.5 * log2_e) * precision);

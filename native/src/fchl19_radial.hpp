@@ -26,11 +26,10 @@ template <class real> struct RadialBasis {
   RadialBasis(const qml_fchl19 &p, Arena &arena) : n_radial3(p.n_radial3), per_width(real(reach / p.cutoff)) {
     // The first Chebyshev coefficient left out is at most 2 (sqrt(2 eta) width / 4)^k / sqrt(k!), and its derivative
     // k^2 times as large on the scale of an interval.
-    const double ratio = sqrt(2 * p.eta3) * p.cutoff / reach / 4, wanted = sizeof(real) == 4 ? 1e-7 : 1e-16;
-    terms = 1;
-    for (double left_out = 2 * ratio; left_out * terms * terms > wanted && terms < Chebyshev::most - longer;) {
-      left_out *= ratio / sqrt(double(++terms));
-    }
+    const double ratio = sqrt(2 * p.eta3) * p.cutoff / reach / 4, wanted = sizeof(real) == 4 ? 3e-7 : 1e-16;
+    terms = 2;
+    double left_out = sqrt(2.) * ratio * ratio;
+    while (left_out * terms * terms > wanted && terms < Chebyshev::most - longer) left_out *= ratio / sqrt(double(++terms));
     values = arena.take<real>(n_radial3 * terms * intervals);
   }
 
@@ -66,7 +65,7 @@ template <class real> struct RadialBasis {
 template <class real> struct RadialFunctions {
   const RadialBasis<real> &basis;
   int64_t n_angular;
-  real *tables; // (blocks, n_angular, terms, intervals)
+  real *tables; // (blocks, terms, n_angular, intervals)
 
   RadialFunctions(const RadialBasis<real> &basis, const Model<real> &model, Arena &arena)
       : basis(basis), n_angular(model.p.n_angular),
@@ -81,42 +80,50 @@ template <class real> struct RadialFunctions {
     for (; order < n_angular; ++order) tabulate_orders<1>(block, order, cotangent);
   }
 
-  // Where lanes of several elements look: lanes with later[i], all of those for i = 0, in tables[i].
-  template <int elements> struct Places {
+  // Where lanes of several elements look, for `count` distances in each lane: lanes with later[i], for i = 0 all lanes,
+  // in tables[i].
+  template <int elements, int count> struct Places {
     const real *tables[elements]; // of blocks
     IntegerVector<real> later[elements];
-    IntegerVector<real> interval;
-    Vector<real> place; // inside the interval
+    IntegerVector<real> interval[count];
+    Vector<real> place[count]; // inside the interval
   };
-  // Values and slopes, on the scale of an interval.
-  template <int orders> struct Evaluated {
-    Vector<real> value[orders], slope[orders];
+  // Values and slopes, on the scale of an interval: (count, orders).
+  template <int orders, int count> struct Evaluated {
+    Vector<real> value[count * orders], slope[count * orders];
   };
 
   // The functions first <= n < first + orders.
-  template <int orders, int elements>
-  QML_INLINE Evaluated<orders> evaluate(const Places<elements> &at, int64_t first) const {
-    const int terms = basis.terms;
-    const auto coefficient = [&](int o, int d) QML_INLINE_LAMBDA {
-      const int64_t offset = ((first + o) * terms + d) * table_size<real>;
-      Vector<real> found = lookup<real>(at.tables[0] + offset, at.interval);
+  template <int orders, int elements, int count>
+  QML_INLINE Evaluated<orders, count> evaluate(const Places<elements, count> &at, int64_t first) const {
+    const auto coefficient = [&](int o, int i, int d) QML_INLINE_LAMBDA {
+      const int64_t offset = (d * n_angular + first + o) * table_size<real>;
+      Vector<real> found = lookup<real>(at.tables[0] + offset, at.interval[i]);
       unroll<elements - 1>([&](auto index) QML_INLINE_LAMBDA {
         constexpr int e = decltype(index)::value + 1;
-        found = at.later[e] ? lookup<real>(at.tables[e] + offset, at.interval) : found;
+        found = at.later[e] ? lookup<real>(at.tables[e] + offset, at.interval[i]) : found;
       });
       return found;
     };
-    Evaluated<orders> f;
-    unroll<orders>([&](auto index) QML_INLINE_LAMBDA {
-      constexpr int o = decltype(index)::value;
-      f.value[o] = coefficient(o, terms - 1);
-      f.slope[o] = Vector<real>{};
+    Evaluated<orders, count> f;
+    // a coefficient for all distances after another: its table is loaded once
+    const auto over_all = [&](auto body) QML_INLINE_LAMBDA {
+      unroll<orders>([&](auto order) QML_INLINE_LAMBDA {
+        unroll<count>([&](auto index) QML_INLINE_LAMBDA {
+          constexpr int o = decltype(order)::value, i = decltype(index)::value;
+          body(o, i, f.value[i * orders + o], f.slope[i * orders + o]);
+        });
+      });
+    };
+    int d = basis.terms - 2;
+    over_all([&](int o, int i, Vector<real> &value, Vector<real> &slope) QML_INLINE_LAMBDA {
+      slope = coefficient(o, i, d + 1);
+      value = fma(slope, at.place[i], coefficient(o, i, d));
     });
-    for (int d = terms - 2; d >= 0; --d) {
-      unroll<orders>([&](auto index) QML_INLINE_LAMBDA {
-        constexpr int o = decltype(index)::value;
-        f.slope[o] = fma(f.slope[o], at.place, f.value[o]);
-        f.value[o] = fma(f.value[o], at.place, coefficient(o, d));
+    for (--d; d >= 0; --d) {
+      over_all([&](int o, int i, Vector<real> &value, Vector<real> &slope) QML_INLINE_LAMBDA {
+        slope = fma(slope, at.place[i], value);
+        value = fma(value, at.place[i], coefficient(o, i, d));
       });
     }
     return f;
@@ -126,7 +133,7 @@ private:
   template <int orders, class io> void tabulate_orders(int64_t block, int64_t first, const io *cotangent) {
     constexpr int lanes = lanes_of<real>;
     const int64_t size = basis.terms * table_size<real>;
-    real *const to = tables + (block * n_angular + first) * size;
+    real *const to = tables + block * n_angular * size + first * table_size<real>;
     int64_t at = 0;
     for (; at + 2 * lanes <= size; at += 2 * lanes) sum<orders, 2>(cotangent + first, at, to);
     for (; at < size; at += lanes) sum<orders, 1>(cotangent + first, at, to);
@@ -146,7 +153,8 @@ private:
     }
     unroll<orders * vectors>([&](auto i) QML_INLINE_LAMBDA {
       constexpr int o = decltype(i)::value / vectors, v = decltype(i)::value % vectors;
-      store(to + o * size + at + v * lanes, sums[o * vectors + v]);
+      const int64_t place = at + v * lanes, term = place / table_size<real>, interval = place % table_size<real>;
+      store(to + (term * n_angular + o) * table_size<real> + interval, sums[o * vectors + v]);
     });
   }
 };

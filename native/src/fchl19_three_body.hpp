@@ -56,17 +56,67 @@ QML_INLINE void onto_grid(const Model<real> &model, const real *gaussians, const
   });
 }
 
-// Angular functions of the triples of neighbour j with all later ones, times the weight: rows (n_angular, capacity).
-template <class Angular, class real> QML_INLINE void triple_row(const Neighbours<real> &n, int64_t j, real *rows) {
+// The neighbours j <= n < j + count against a stretch of others of one element: block[i] += sum over n and slots of
+// gaussians[n][i] gaussians[slot][i] rows[n - j][slot][i % share], with rows `apart` from each other.
+template <int count, int share, class real>
+QML_INLINE void add_to_grid(const real *gaussians, int64_t width, int64_t j, const real *rows, int64_t apart,
+                            int64_t from, int64_t to, real *block) {
+  constexpr int lanes = lanes_of<real>;
+  const auto tile = [&](int64_t at, auto size) QML_INLINE_LAMBDA {
+    constexpr int vectors = decltype(size)::value, strands = strands_for(count * vectors);
+    Vector<real> sums[strands][count][vectors] = {};
+    const auto add = [&](int64_t slot, int strand) QML_INLINE_LAMBDA {
+      const real *gaussian = gaussians + slot * width + at;
+      Vector<real> angular[count];
+      for (int n = 0; n < count; ++n) angular[n] = spread<real, share>(rows + n * apart + slot * share);
+      for (int v = 0; v < vectors; ++v) {
+        const Vector<real> g = kept(load(gaussian + v * lanes));
+        for (int n = 0; n < count; ++n) sums[strand][n][v] += g * angular[n];
+      }
+    };
+    int64_t slot = from;
+    for (; slot + strands <= to; slot += strands) {
+      for (int strand = 0; strand < strands; ++strand) add(slot + strand, strand);
+    }
+    for (; slot < to; ++slot) add(slot, 0);
+    for (int v = 0; v < vectors; ++v) {
+      Vector<real> total = load(block + at + v * lanes);
+      for (int n = 0; n < count; ++n) {
+        for (int strand = 1; strand < strands; ++strand) sums[0][n][v] += sums[strand][n][v];
+        total += load(gaussians + (j + n) * width + at + v * lanes) * sums[0][n][v];
+      }
+      store(block + at + v * lanes, total);
+    }
+  };
+  // as many vectors at a time as leave the sums of two neighbours in registers
+  int64_t at = 0;
+  for (; at + 5 * lanes <= width; at += 5 * lanes) tile(at, Index<5>{});
+  switch ((width - at) / lanes) {
+  case 4: return tile(at, Index<4>{});
+  case 3: return tile(at, Index<3>{});
+  case 2: return tile(at, Index<2>{});
+  case 1: return tile(at, Index<1>{});
+  }
+}
+
+// Angular functions of the triples of neighbour j with those from `first` on, times the weight, `share` of them side by
+// side: rows (n_angular / share, capacity, share). 0 for those that are not after j.
+template <class Angular, int share, class real>
+QML_INLINE void triple_row(const Neighbours<real> &n, int64_t j, int64_t first, real *rows) {
   const Corner<real> one = Corner<real>::repeated(n, j);
-  const int64_t capacity = n.model.capacity;
-  for (int64_t slot = (j + 1) / lanes_of<real> * lanes_of<real>; slot < capacity; slot += lanes_of<real>) {
+  const int64_t capacity = n.model.capacity, n_angular = Angular::count(n.model.p);
+  for (int64_t slot = first / lanes_of<real> * lanes_of<real>; slot < capacity; slot += lanes_of<real>) {
     const Corner<real> other = Corner<real>::loaded(n, slot);
     const Triple<real> t(n.model, one, other, slots_from<real>(slot) > Integer<real>(j), Separated<true>{});
     const Vector<real> weight = t.weight();
     Angular angular(n.model.p, t);
-    for (int64_t order = 0; order < n.model.p.n_angular; ++order, angular.next()) {
-      store(rows + order * capacity + slot, weight * angular.value);
+    for (int64_t order = 0; order < n_angular; order += share) {
+      Vector<real> weighted[share];
+      unroll<share>([&](auto index) QML_INLINE_LAMBDA {
+        weighted[decltype(index)::value] = weight * angular.value;
+        angular.next();
+      });
+      store_side_by_side<share, real>(rows + order * capacity + slot * share, weighted);
     }
   }
 }
@@ -85,11 +135,11 @@ template <class Angular, class real> void triple_slopes_row(const Neighbours<rea
     const Vector<real> weight = t.weight();
     const TripleSlopes<real> slopes(p, t, weight);
     // the Gaussian's derivative eta3 (R - (a + b)/2) is split at a, which is the same for the whole row
-    const Vector<real> shift = real(0.5 * p.eta3) * (one.r - other.r) * weight;
+    const Vector<real> shift = real(0.5 * p.eta3) * (one.r - other.r) * weight * one.inverse_r;
     Angular angular(p, t);
     for (int64_t order = 0; order < p.n_angular; ++order, angular.next()) {
       const Vector<real> value = angular.value, slope = angular.slope;
-      const Vector<real> by_a = fma(value, slopes.by_a + shift, slope * slopes.cosine_by_a) * one.inverse_r;
+      const Vector<real> by_a = fma(value, slopes.by_a + shift, slope * slopes.cosine_by_a);
       const Vector<real> along = fma(value, slopes.along, slope * slopes.cosine_along);
       Cross<real> by = {by_a * one.x + along * t.away_x, by_a * one.y + along * t.away_y,
                         by_a * one.z + along * t.away_z};
@@ -106,7 +156,7 @@ template <class Angular, class real> void triple_slopes_row(const Neighbours<rea
   }
 }
 
-// Gradient by the positions of all neighbours, as a part along the distance and one along x, y, z.
+// Gradient by the positions of all neighbours, as a multiple of the vector to each and a part along x, y, z.
 template <class real> struct Gradient {
   real *radial, *x, *y, *z; // (capacity)
 
@@ -116,119 +166,155 @@ template <class real> struct Gradient {
   }
 };
 
-// The radial functions of the triples of neighbour j with all later ones, each lane with those of its element:
-// out (n_angular, 2, capacity), values and slopes on the scale of an interval. In a loop of its own, as it leaves no
+// The radial functions of the triples of one or two neighbours with all later ones, each lane with those of its element:
+// out (2, n_angular, 2, capacity), values and slopes on the scale of an interval. In a loop of its own, as it leaves no
 // register for anything else.
 template <class real> struct RadialRow {
+  // The elements of one vector of slots, ascending: of each its table and its first slot.
+  struct Elements {
+    static constexpr int most = lanes_of<real> < 3 ? 3 : lanes_of<real>;
+    int64_t count;
+    const real *table[most];
+    int64_t start[most];
+  };
   const Neighbours<real> &n;
   const RadialFunctions<real> &radial;
-  const int64_t *first_element, *last_element; // (capacity / lanes) of the neighbours in each vector of slots
+  Elements *elements; // (capacity / lanes)
   real *out;
 
-  void fill(int64_t element, int64_t j) const {
+  RadialRow(const Neighbours<real> &n, const RadialFunctions<real> &radial, Arena &arena)
+      : n(n), radial(radial), elements(arena.take<Elements>(n.model.capacity / lanes_of<real>)),
+        out(arena.take<real>(2 * size())) {}
+
+  int64_t size() const { return 2 * n.model.p.n_angular * n.model.capacity; } // of one neighbour
+
+  // For neighbours j of one element: elements before it are not met by any of them.
+  void of_element(int64_t element) const {
+    constexpr int64_t lanes = lanes_of<real>;
+    for (int64_t v = n.start[element] / lanes; v < n.model.capacity / lanes; ++v) elements[v].count = 0;
+    for (int64_t other = element; other < n.model.p.n_elements; ++other) {
+      const int64_t start = n.start[other], stop = n.start[other + 1];
+      const real *table = radial.of_block(n.model.block_index(element, other));
+      for (int64_t v = start / lanes; start < stop && v <= (stop - 1) / lanes; ++v) {
+        const int64_t i = elements[v].count++;
+        elements[v].table[i] = table, elements[v].start[i] = start;
+      }
+    }
+  }
+
+  // Of the neighbours j <= i < j + count.
+  template <int count> void fill(int64_t j) const {
     constexpr int lanes = lanes_of<real>;
     const real half = real(0.5) * radial.basis.per_width;
     for (int64_t slot = (j + 1) / lanes * lanes; slot < n.model.capacity; slot += lanes) {
-      const int64_t first = first_element[slot / lanes], last = last_element[slot / lanes], second = after(first);
-      // distance in intervals, from the middle of the first one
-      const Vector<real> mean = fma(load(n.r + slot) + n.r[j], half, broadcast<real>(-0.5));
-      if (first == last) of_elements<1>(element, slot, {first}, mean);
-      else if (second == last) of_elements<2>(element, slot, {first, second}, mean);
+      Means<count> means;
+      unroll<count>([&](auto index) QML_INLINE_LAMBDA {
+        constexpr int i = decltype(index)::value;
+        means.of[i] = fma(load(n.r + slot) + n.r[j + i], half, broadcast<real>(-0.5));
+      });
+      const Elements &here = elements[slot / lanes];
+      if (here.count == 1) of_elements<1>(slot, here, 0, means);
+      else if (here.count == 2) of_elements<2>(slot, here, 0, means);
       else {
-        of_elements<3>(element, slot, {first, second, after(second)}, mean);
-        for (int64_t next = after(second); next < last;) {
-          next = after(next);
-          of_elements<1>(element, slot, {next}, mean, slots_from<real>(slot) >= Integer<real>(n.start[next]));
+        of_elements<3>(slot, here, 0, means);
+        for (int64_t i = 3; i < here.count; ++i) {
+          of_elements<1>(slot, here, i, means, slots_from<real>(slot) >= Integer<real>(here.start[i]));
         }
       }
     }
   }
 
 private:
-  // The next element that has neighbours.
-  int64_t after(int64_t element) const {
-    do ++element;
-    while (element + 1 < n.model.p.n_elements && n.start[element] == n.start[element + 1]);
-    return element;
-  }
+  // Mean distances in intervals, from the middle of the first one.
+  template <int count> struct Means {
+    Vector<real> of[count];
+  };
 
-  // others: ascending. Lanes that are not in `chosen`, if it is given, keep what is there.
-  template <int count, class... Lanes>
-  QML_INLINE void of_elements(int64_t element, int64_t slot, const int64_t (&others)[count], Vector<real> mean,
+  // `n_here` elements from the first-th on. Lanes that are not in `chosen`, if it is given, keep what is there.
+  template <int n_here, int count, class... Lanes>
+  QML_INLINE void of_elements(int64_t slot, const Elements &here, int64_t first, const Means<count> &means,
                               Lanes... chosen) const {
-    const Vector<real> shifted = mean + round_magic<real>;
-    typename RadialFunctions<real>::template Places<count> at;
-    at.interval = (IntegerVector<real>)shifted;
-    at.place = mean - (shifted - round_magic<real>);
+    typename RadialFunctions<real>::template Places<n_here, count> at;
     unroll<count>([&](auto index) QML_INLINE_LAMBDA {
       constexpr int i = decltype(index)::value;
-      at.tables[i] = radial.of_block(n.model.block_index(element, others[i]));
-      at.later[i] = slots_from<real>(slot) >= Integer<real>(n.start[others[i]]);
+      const Vector<real> shifted = means.of[i] + round_magic<real>;
+      at.interval[i] = (IntegerVector<real>)shifted;
+      at.place[i] = means.of[i] - (shifted - round_magic<real>);
+    });
+    unroll<n_here>([&](auto index) QML_INLINE_LAMBDA {
+      constexpr int e = decltype(index)::value;
+      at.tables[e] = here.table[first + e];
+      at.later[e] = slots_from<real>(slot) >= Integer<real>(here.start[first + e]);
     });
     const int64_t n_angular = n.model.p.n_angular, capacity = n.model.capacity;
     int64_t order = 0;
     const auto add = [&](auto number) QML_INLINE_LAMBDA {
       constexpr int orders = decltype(number)::value;
       const auto f = radial.template evaluate<orders>(at, order);
-      unroll<orders>([&](auto index) QML_INLINE_LAMBDA {
-        constexpr int o = decltype(index)::value;
-        real *value = out + 2 * (order + o) * capacity + slot, *slope = value + capacity;
+      unroll<count * orders>([&](auto index) QML_INLINE_LAMBDA {
+        constexpr int i = decltype(index)::value, o = i % orders;
+        real *value = out + i / orders * size() + 2 * (order + o) * capacity + slot, *slope = value + capacity;
         if constexpr (sizeof...(chosen) == 0) {
-          store(value, f.value[o]), store(slope, f.slope[o]);
+          store(value, f.value[i]), store(slope, f.slope[i]);
         } else {
-          store(value, (chosen, ...) ? f.value[o] : load(value)), store(slope, (chosen, ...) ? f.slope[o] : load(slope));
+          store(value, (chosen, ...) ? f.value[i] : load(value)), store(slope, (chosen, ...) ? f.slope[i] : load(slope));
         }
       });
       order += orders;
     };
-    while (order + 4 <= n_angular) add(Index<4>{});
+    // as many as leave their values and slopes in registers
+    constexpr int most = QML_VECTOR_BYTES == 64 || count == 1 ? 4 : 2;
+    while (order + most <= n_angular) add(Index<most>{});
     while (order + 2 <= n_angular) add(Index<2>{});
     while (order < n_angular) add(Index<1>{});
   }
 };
 
-// Adds the gradient of sum(cotangent * values) over the triples of neighbour j with all later ones. functions: of
-// RadialRow.
-template <class Angular, class real>
-void triple_pullback(const Neighbours<real> &n, int64_t j, real per_width, const real *functions,
-                     const Gradient<real> &gradient) {
+// Adds the gradient of sum(cotangent * values) over the triples of the neighbours j <= i < j + count with all later ones.
+template <class Angular, int count, class real>
+void triple_pullback(const RadialRow<real> &row, int64_t j, const Gradient<real> &gradient) {
+  const Neighbours<real> &n = row.n;
   const qml_fchl19 &p = n.model.p;
-  const int64_t capacity = n.model.capacity, n_angular = Angular::count(p);
-  const Corner<real> one = Corner<real>::repeated(n, j);
-  Vector<real> radial = {}, x = {}, y = {}, z = {};
+  const int64_t capacity = n.model.capacity;
+  const real half_width = real(0.5) * row.radial.basis.per_width;
+  struct {
+    Vector<real> radial, x, y, z;
+  } own[count] = {};
   for (int64_t slot = (j + 1) / lanes_of<real> * lanes_of<real>; slot < capacity; slot += lanes_of<real>) {
     const Corner<real> other = Corner<real>::loaded(n, slot);
-    const Triple<real> t(n.model, one, other, slots_from<real>(slot) > Integer<real>(j), Separated<false>{});
-    const Vector<real> weight = t.weight();
-    Angular angular(p, t);
-    Vector<real> total = {}, by_cosine = {}, by_mean = {}, last = {};
-    const real *function = functions + slot;
-    for (int64_t order = 0; order < n_angular; ++order, function += 2 * capacity, angular.next()) {
-      last = load(function);
-      total = fma(last, angular.value, total), by_cosine = fma(last, angular.slope, by_cosine);
-      by_mean = fma(load(function + capacity), angular.value, by_mean);
-    }
-    by_mean *= real(0.5) * per_width * weight;
-    const TripleSlopes<real> slopes(p, t, weight);
-    const Vector<real> by_a = fma(total, slopes.by_a, fma(by_cosine, slopes.cosine_by_a, by_mean));
-    const Vector<real> by_b = fma(total, slopes.by_b, fma(by_cosine, slopes.cosine_by_b, by_mean));
-    const Vector<real> along = fma(total, slopes.along, by_cosine * slopes.cosine_along);
-    Cross<real> of_k = {-along * t.away_x, -along * t.away_y, -along * t.away_z};
-    x -= of_k.x, y -= of_k.y, z -= of_k.z;
-    if constexpr (Angular::has_sine) {
-      const Vector<real> by_sine = last * weight;
-      const Cross<real> sine_j = angular.sine_slope(one), sine_k = angular.sine_slope(other);
-      x += by_sine * sine_j.x, y += by_sine * sine_j.y, z += by_sine * sine_j.z;
-      of_k.x -= by_sine * sine_k.x, of_k.y -= by_sine * sine_k.y, of_k.z -= by_sine * sine_k.z;
-    }
-    radial += by_a;
-    store(gradient.radial + slot, load(gradient.radial + slot) + by_b);
-    store(gradient.x + slot, load(gradient.x + slot) + of_k.x);
-    store(gradient.y + slot, load(gradient.y + slot) + of_k.y);
-    store(gradient.z + slot, load(gradient.z + slot) + of_k.z);
+    Vector<real> radial = load(gradient.radial + slot);
+    Cross<real> of_k = {load(gradient.x + slot), load(gradient.y + slot), load(gradient.z + slot)};
+    unroll<count>([&](auto index) QML_INLINE_LAMBDA {
+      constexpr int i = decltype(index)::value;
+      const Corner<real> one = Corner<real>::repeated(n, j + i);
+      const real *functions = row.out + i * row.size() + slot;
+      const Triple<real> t(n.model, one, other, slots_from<real>(slot) > Integer<real>(j + i), Separated<false>{});
+      const Vector<real> weight = t.weight();
+      Angular angular(p, t);
+      const Contracted<real> f = angular.contract(p, functions, capacity);
+      const Vector<real> by_mean = f.by_mean * (half_width * weight);
+      const TripleSlopes<real> slopes(p, t, weight);
+      own[i].radial += fma(f.value, slopes.by_a, fma(f.by_cosine, slopes.cosine_by_a, by_mean * one.inverse_r));
+      radial += fma(f.value, slopes.by_b, fma(f.by_cosine, slopes.cosine_by_b, by_mean * other.inverse_r));
+      const Vector<real> along = fma(f.value, slopes.along, f.by_cosine * slopes.cosine_along);
+      own[i].x += along * t.away_x, own[i].y += along * t.away_y, own[i].z += along * t.away_z;
+      of_k.x -= along * t.away_x, of_k.y -= along * t.away_y, of_k.z -= along * t.away_z;
+      if constexpr (Angular::has_sine) {
+        const Vector<real> by_sine = load(functions + 2 * capacity) * weight;
+        const Cross<real> sine_j = angular.sine_slope(one), sine_k = angular.sine_slope(other);
+        own[i].x += by_sine * sine_j.x, own[i].y += by_sine * sine_j.y, own[i].z += by_sine * sine_j.z;
+        of_k.x -= by_sine * sine_k.x, of_k.y -= by_sine * sine_k.y, of_k.z -= by_sine * sine_k.z;
+      }
+    });
+    store(gradient.radial + slot, radial);
+    store(gradient.x + slot, of_k.x), store(gradient.y + slot, of_k.y), store(gradient.z + slot, of_k.z);
   }
-  gradient.radial[j] += sum<real>(radial);
-  gradient.x[j] += sum<real>(x), gradient.y[j] += sum<real>(y), gradient.z[j] += sum<real>(z);
+  for (int i = 0; i < count; ++i) {
+    real sums[4];
+    sum_four<real>({own[i].radial, own[i].x, own[i].y, own[i].z}, sums);
+    gradient.radial[j + i] += sums[0];
+    gradient.x[j + i] += sums[1], gradient.y[j + i] += sums[2], gradient.z[j + i] += sums[3];
+  }
 }
 
 } // namespace fchl19

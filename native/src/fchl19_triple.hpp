@@ -48,10 +48,10 @@ template <class real> struct Triple {
   const Corner<real> &j, &k;
   Vector<real> away_x, away_y, away_z;       // from j to k
   Vector<real> inverse_square;               // 1 / x^2
-  Vector<real> d, u, v;
+  Vector<real> d, u, v, u_x, v_x;            // the last two divided by x^2
   Vector<real> inverse_ab, cosine;           // cos theta_i
-  Vector<real> triad, axilrod_teller;        // 3 d / (ab)^2, and 1 + 3 cos cos cos
-  Vector<real> product;                      // u v / x^2
+  Vector<real> scale, triad;                 // 3 / (ab)^2, and that times d
+  Vector<real> product, axilrod_teller;      // u v / x^2, and 1 + 3 cos cos cos
   Vector<real> strength;                     // x^-N3, or 0 where there is no triple
 
   // separated: the strength has a factor exp(eta3 / 4 (a - b)^2) more, which makes a product of two Gaussians of one
@@ -70,13 +70,17 @@ template <class real> struct Triple {
     v = k.x * away_x + k.y * away_y + k.z * away_z;
     inverse_ab = j.inverse_r * k.inverse_r;
     cosine = d * inverse_ab;
-    triad = real(3) * cosine * inverse_ab;
-    product = u * v * inverse_square;
+    const Vector<real> three = real(3) * inverse_ab;
+    scale = three * inverse_ab, triad = three * cosine;
+    u_x = u * inverse_square, v_x = v * inverse_square;
+    product = u * v_x;
     axilrod_teller = fma(triad, product, broadcast<real>(1));
     Vector<real> all = model.decay3(square);
     if constexpr (separated) {
       const Vector<real> difference = j.r - k.r;
-      all *= power_of_two<real>(real(0.25 * log2_e * model.p.eta3) * difference * difference);
+      // in float never beyond the range: see `choose`
+      constexpr bool any = sizeof(real) == 8;
+      all *= power_of_two<real, any>(real(0.25 * log2_e * model.p.eta3) * difference * difference);
     }
     strength = present ? all : Vector<real>{};
   }
@@ -84,27 +88,32 @@ template <class real> struct Triple {
   QML_INLINE Vector<real> weight() const { return strength * axilrod_teller * (j.weight * k.weight); }
 };
 
-// Derivatives of weight * f(cos theta_i), for any f given as its value and slope, by the sides a and b, and minus that
-// by the third side divided by it: what multiplies v_k - v_j in the gradient by v_j.
+// Derivatives of weight * f(cos theta_i), for any f given as its value and slope: by the sides a and b, divided by them,
+// and minus that by the third side divided by it, which multiplies v_k - v_j in the gradient by v_j.
 template <class real> struct TripleSlopes {
   Vector<real> by_a, by_b, along;                      // of the weight
   Vector<real> cosine_by_a, cosine_by_b, cosine_along; // of cos theta_i, times the weight
 
   QML_INLINE TripleSlopes(const qml_fchl19 &p, const Triple<real> &t, Vector<real> weight) {
-    const Vector<real> u_x = t.u * t.inverse_square, v_x = t.v * t.inverse_square;
-    const Vector<real> scale = real(3) * t.inverse_ab * t.inverse_ab;
-    // of 1 + 3 cos cos cos: by d with a and b fixed, then by a and by b with the two other sides fixed
-    const Vector<real> by_d = scale * fma((t.d + t.d) * t.product, t.inverse_square, t.product - t.d);
-    const Vector<real> turn_a = fma(t.d, v_x, -(t.j.r * t.j.r) * u_x), turn_b = fma(t.d, u_x, -(t.k.r * t.k.r) * v_x);
-    const Vector<real> of_a = scale * t.j.inverse_r * fma(t.d, turn_a, t.u * t.product);
-    const Vector<real> of_b = scale * t.k.inverse_r * fma(t.d, turn_b, t.v * t.product);
-    by_a = t.strength * t.k.weight * fma(t.j.weight, of_a, t.axilrod_teller * t.j.weight_slope);
-    by_b = t.strength * t.j.weight * fma(t.k.weight, of_b, t.axilrod_teller * t.k.weight_slope);
-    along = t.strength * (t.j.weight * t.k.weight) * fma(real(p.decay3) * t.inverse_square, t.axilrod_teller, by_d);
+    // 1 + 3 cos cos cos = 1 + triad * product. With u + v = x^2 its derivatives have no large terms that cancel.
+    const Vector<real> level = t.scale * t.product, twice = t.product + t.product, apart = t.v_x - t.u_x;
+    const Vector<real> square_a = t.j.inverse_r * t.j.inverse_r, square_b = t.k.inverse_r * t.k.inverse_r;
+    const Vector<real> of_a = fma(t.triad, apart - twice * square_a, level);
+    const Vector<real> of_b = fma(t.triad, -apart - twice * square_b, level);
+    const Vector<real> of_x = fma(t.triad, fma(twice, t.inverse_square, broadcast<real>(-1)), level);
+    const Vector<real> both = t.strength * (t.j.weight * t.k.weight), shape = t.strength * t.axilrod_teller;
+    by_a = fma(both, of_a, shape * (t.k.weight * t.j.weight_slope));
+    by_b = fma(both, of_b, shape * (t.j.weight * t.k.weight_slope));
+    along = both * fma(real(p.decay3) * t.inverse_square, t.axilrod_teller, of_x);
     cosine_along = weight * t.inverse_ab;
-    cosine_by_a = cosine_along * t.u * t.j.inverse_r;
-    cosine_by_b = cosine_along * t.v * t.k.inverse_r;
+    cosine_by_a = cosine_along * t.u * square_a;
+    cosine_by_b = cosine_along * t.v * square_b;
   }
+};
+
+// A function sum_n f_n angular_n of one triple: its value, derivative by cos theta, and the sum with the slopes of f_n.
+template <class real> struct Contracted {
+  Vector<real> value, by_cosine, by_mean;
 };
 
 // cos theta and sin theta.
@@ -129,6 +138,13 @@ template <class real> struct AngularPair {
 
   QML_INLINE void next() { value = sine, slope = Vector<real>{}; }
 
+  // functions (2, 2, stride): values and slopes of f_n. The derivative leaves the sine out.
+  QML_INLINE Contracted<real> contract(const qml_fchl19 &, const real *functions, int64_t stride) const {
+    const Vector<real> along = load(functions);
+    return {fma(load(functions + 2 * stride), sine, along * cosine), along,
+            fma(load(functions + 3 * stride), sine, load(functions + stride) * cosine)};
+  }
+
   // Derivative of sin theta_i by the position of j, or with the opposite sign by that of k.
   QML_INLINE Cross<real> sine_slope(const Corner<real> &corner) const {
     const Cross<real> turned = cross<real>(normal, corner);
@@ -137,10 +153,10 @@ template <class real> struct AngularPair {
   }
 };
 
-// cos(n theta), n < n_angular, as Chebyshev polynomials of cos theta.
-template <class real> struct AngularSeries {
+// cos(n theta), n < n_angular, as Chebyshev polynomials of cos theta. known: n_angular, or 0 for any.
+template <class real, int known> struct AngularSeries {
   static constexpr bool has_sine = false;
-  static int64_t count(const qml_fchl19 &p) { return p.n_angular; }
+  static int64_t count(const qml_fchl19 &p) { return known ? known : p.n_angular; }
 
   Vector<real> cosine;
   Vector<real> value, slope; // the function whose turn it is and its derivative by cos theta
@@ -153,6 +169,27 @@ template <class real> struct AngularSeries {
     const Vector<real> slope_third = real(2) * fma(cosine, slope_after, after) - slope;
     value = after, slope = slope_after;
     after = third, slope_after = slope_third;
+  }
+
+  // functions (n_angular, 2, stride): values and slopes of f_n. Uses up the functions of the angle.
+  QML_INLINE Contracted<real> contract(const qml_fchl19 &p, const real *functions, int64_t stride) {
+    if constexpr (known == 4) {
+      // Clenshaw's recursion: half the operations of a sum over orders
+      const auto f = [&](int row) QML_INLINE_LAMBDA { return load(functions + row * stride); };
+      const Vector<real> twice = cosine + cosine;
+      const Vector<real> third = f(6), second = fma(twice, third, f(4)), first = fma(twice, second, f(2) - third);
+      const Vector<real> turned = fma(twice, third, second);
+      const Vector<real> slope_second = fma(twice, f(7), f(5)), slope_first = fma(twice, slope_second, f(3) - f(7));
+      return {fma(cosine, first, f(0) - second), fma(twice, turned, first - real(2) * third),
+              fma(cosine, slope_first, f(1) - slope_second)};
+    }
+    Contracted<real> sums = {};
+    for (int64_t order = 0; order < p.n_angular; ++order, functions += 2 * stride, next()) {
+      const Vector<real> f = load(functions);
+      sums.value = fma(f, value, sums.value), sums.by_cosine = fma(f, slope, sums.by_cosine);
+      sums.by_mean = fma(load(functions + stride), value, sums.by_mean);
+    }
+    return sums;
   }
 
 private:

@@ -39,13 +39,29 @@ template <class real> QML_INLINE void two_body_slopes(const Neighbours<real> &n,
   }
 }
 
-// Derivative of sum(cotangent * value) by the distance of one neighbour; cotangent (padded2).
-template <class real> QML_INLINE real two_body_pullback(const Neighbours<real> &n, int64_t slot, const real *cotangent) {
+// Derivative of sum(cotangent * value) by the distance of one neighbour, in lanes yet to be summed; cotangent (padded2).
+template <class real>
+QML_INLINE Vector<real> two_body_pullback(const Neighbours<real> &n, int64_t slot, const real *cotangent) {
   Vector<real> total = {};
   for (int64_t k = 0; k < n.model.padded2; k += lanes_of<real>) {
     total += load(cotangent + k) * LogNormal<real>(n, slot, k).slope(n, slot);
   }
-  return sum<real>(total);
+  return total;
+}
+
+// Adds this, divided by the distance, for all neighbours of one element.
+template <class real>
+void add_two_body_pullback(const Neighbours<real> &n, int64_t element, const real *cotangent, real *radial) {
+  const int64_t stop = n.start[element + 1];
+  int64_t slot = n.start[element];
+  for (; slot + 4 <= stop; slot += 4) {
+    Vector<real> totals[4];
+    for (int i = 0; i < 4; ++i) totals[i] = two_body_pullback(n, slot + i, cotangent);
+    real sums[4];
+    sum_four<real>(totals, sums);
+    for (int i = 0; i < 4; ++i) radial[slot + i] += sums[i] * n.inverse_r[slot + i];
+  }
+  for (; slot < stop; ++slot) radial[slot] += sum<real>(two_body_pullback(n, slot, cotangent)) * n.inverse_r[slot];
 }
 
 } // namespace fchl19

@@ -10,19 +10,21 @@ namespace qml {
 namespace QML_ISA {
 
 // Where a table of 32 numbers costs one instruction, sixteen octaves in two parts each are looked up: a part has a middle
-// m, and x^-e = m^-e (x / m)^-e with one polynomial for all. Elsewhere, and in double, by way of the logarithm.
+// m, and x^-e = m^-e (x / m)^-e with one polynomial for all. It serves small exponents: large ones are halved until they
+// are, and the result squared as often. Elsewhere, and in double, by way of the logarithm.
 template <class real> struct InversePower {
   static constexpr bool looks_up = table_size<real> == 32;
   static constexpr int terms = 8;
   static constexpr double largest_exponent = 1.5; // beyond it the polynomial is not good enough
   real exponent, smallest;
-  bool by_table;
+  int squarings;
   real middle_inverse[table_size<real>], middle_power[table_size<real>], polynomial[terms];
 
   // For 0 < x <= largest.
   void tabulate(double e, double largest) {
-    exponent = real(e), smallest = 0, by_table = looks_up && e <= largest_exponent;
-    if (!by_table) return;
+    exponent = real(e), smallest = 0;
+    if (!looks_up) return;
+    for (squarings = 0; e > largest_exponent; ++squarings) e /= 2;
     int top;
     frexp(largest > 1 ? largest : 1.0, &top);
     smallest = real(ldexp(1.0, top - table_size<real> / 2));
@@ -43,17 +45,18 @@ template <class real> struct InversePower {
 
   QML_INLINE Vector<real> operator()(Vector<real> x) const {
     if constexpr (looks_up) {
-      if (__builtin_expect(by_table, 1)) {
-        const Vector<real> inside = x > smallest ? x : broadcast<real>(smallest);
-        const IntegerVector<real> part = (IntegerVector<real>)((UnsignedVector<real>)inside >> 22);
-        const Vector<real> off = fma(inside, lookup<real>(middle_inverse, part), broadcast<real>(-1));
-        Vector<real> sum = broadcast<real>(polynomial[terms - 1]);
-        unroll<terms - 1>(
-            [&](auto d) QML_INLINE_LAMBDA { sum = fma(sum, off, polynomial[terms - 2 - decltype(d)::value]); });
-        return sum * lookup<real>(middle_power, part);
-      }
+      const Vector<real> inside = x > smallest ? x : broadcast<real>(smallest);
+      const IntegerVector<real> part = (IntegerVector<real>)((UnsignedVector<real>)inside >> 22);
+      const Vector<real> off = fma(inside, lookup<real>(middle_inverse, part), broadcast<real>(-1));
+      Vector<real> power = broadcast<real>(polynomial[terms - 1]);
+      unroll<terms - 1>(
+          [&](auto d) QML_INLINE_LAMBDA { power = fma(power, off, polynomial[terms - 2 - decltype(d)::value]); });
+      power *= lookup<real>(middle_power, part);
+      for (int i = 0; i < squarings; ++i) power *= power;
+      return power;
+    } else {
+      return power_of_two<real>(-exponent * binary_logarithm<real>(x));
     }
-    return power_of_two<real>(-exponent * binary_logarithm<real>(x));
   }
 
 private:

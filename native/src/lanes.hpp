@@ -1,4 +1,4 @@
-// Rows in memory to and from lanes of registers: transposes of squares.
+// Rows in memory to and from lanes of registers: transposes.
 #pragma once
 
 #include "simd.hpp"
@@ -28,6 +28,68 @@ template <class real, int half = lanes_of<real> / 2> QML_INLINE void transpose(V
     }
   });
   if constexpr (half > 1) transpose<real, half / 2>(v);
+}
+
+// The numbers of a and b in turn, `unit` of each at a time: of the lower halves, or of the upper ones.
+template <int unit, bool upper, class V, int... lane> QML_INLINE V zipped(V a, V b, Indices<lane...>) {
+  constexpr int lanes = sizeof...(lane), first = upper ? lanes / 2 : 0;
+  return __builtin_shufflevector(a, b, (lane / unit % 2 * lanes + first + lane / (2 * unit) * unit + lane % unit)...);
+}
+
+// to[i * count + c] = v[c][i]: what the vectors have in one lane side by side, for one, two or four of them.
+template <int count, class real> QML_INLINE void store_side_by_side(real *to, const Vector<real> (&v)[count]) {
+  static_assert((count == 1 || count == 2 || count == 4) && count <= lanes_of<real>, "no such shuffle");
+  constexpr int lanes = lanes_of<real>;
+  constexpr Counted<lanes> all;
+  if constexpr (count == 1) {
+    store(to, v[0]);
+  } else if constexpr (count == 2) {
+    store(to, zipped<1, false>(v[0], v[1], all));
+    store(to + lanes, zipped<1, true>(v[0], v[1], all));
+  } else {
+    const Vector<real> low = zipped<1, false>(v[0], v[1], all), low_next = zipped<1, false>(v[2], v[3], all);
+    const Vector<real> high = zipped<1, true>(v[0], v[1], all), high_next = zipped<1, true>(v[2], v[3], all);
+    store(to, zipped<2, false>(low, low_next, all));
+    store(to + lanes, zipped<2, true>(low, low_next, all));
+    store(to + 2 * lanes, zipped<2, false>(high, high_next, all));
+    store(to + 3 * lanes, zipped<2, true>(high, high_next, all));
+  }
+}
+
+// Sum of the lanes, in halves.
+template <class real, int lanes = lanes_of<real>> QML_INLINE real sum(Vector<real, lanes> v) {
+  if constexpr (lanes == 1) {
+    return v[0];
+  } else {
+    Vector<real, lanes / 2> half[2];
+    __builtin_memcpy(half, &v, sizeof(v));
+    return sum<real, lanes / 2>(half[0] + half[1]);
+  }
+}
+
+// Sums of the lanes of four vectors: side by side they take little more than one of them.
+template <class real> QML_INLINE void sum_four(const Vector<real> (&v)[4], real (&out)[4]) {
+  constexpr int lanes = lanes_of<real>;
+  if constexpr (lanes < 4) {
+    for (int i = 0; i < 4; ++i) out[i] = sum<real>(v[i]);
+  } else {
+    constexpr Counted<lanes> all;
+    const Vector<real> low = zipped<1, false>(v[0], v[1], all) + zipped<1, true>(v[0], v[1], all);
+    const Vector<real> high = zipped<1, false>(v[2], v[3], all) + zipped<1, true>(v[2], v[3], all);
+    const Vector<real> four = zipped<2, false>(low, high, all) + zipped<2, true>(low, high, all);
+    Vector<real, 4> parts[lanes / 4];
+    __builtin_memcpy(parts, &four, sizeof(four));
+    for (int part = lanes / 8; part > 0; part /= 2) {
+      for (int i = 0; i < part; ++i) parts[i] += parts[i + part];
+    }
+    __builtin_memcpy(out, parts, sizeof(out));
+  }
+}
+
+// The lanes of one of `share` equal parts of v, each of them `share` times.
+template <int share, int part, class V, int... lane> QML_INLINE V repeated(V v, Indices<lane...>) {
+  constexpr int lanes = sizeof...(lane);
+  return __builtin_shufflevector(v, v, (part * lanes / share + lane / share)...);
 }
 
 // out[k][i] = row[i][k] for k < rank.

@@ -39,6 +39,14 @@ template <class real, int lanes = lanes_of<real>> QML_INLINE Vector<real, lanes>
   return *reinterpret_cast<const typename VectorType<real, lanes>::unaligned *>(from);
 }
 
+// v, loaded once and kept: left alone, GCC loads again what is multiplied twice.
+template <class V> QML_INLINE V kept(V v) {
+#if defined(__x86_64__)
+  asm("" : "+v"(v));
+#endif
+  return v;
+}
+
 template <class real, int lanes> QML_INLINE void store_lanes(real *to, Vector<real, lanes> v) {
   *reinterpret_cast<typename VectorType<real, lanes>::unaligned *>(to) = v;
 }
