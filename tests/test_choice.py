@@ -15,6 +15,7 @@ from qml_lightning.choice import SHARE, Choice, best_ridge, choose, planned
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError
 from qml_lightning.recipes import CHOOSABLE, DEFAULT, Automatic
+from qml_lightning.representation import ENERGIES
 from qml_lightning.resources import Memory
 from qml_lightning.smallerfits import Judges, Size, SmallerFits
 from qml_lightning.structures import Labels
@@ -79,13 +80,12 @@ def test_the_same_seed_chooses_the_same(ethanol, chosen):
     assert again.trials == chosen.trials
 
 
-@pytest.mark.parametrize("name", CHOOSABLE)
+@pytest.mark.parametrize("name", CHOOSABLE[1:])
 def test_a_field_that_is_given_stays_as_it_is(ethanol, name):
     automatic = replace(bad(), free=tuple(other for other in CHOOSABLE if other != name))
     found = choose(problem_of(ethanol), automatic).recipe
-    value = {"sigma": found.features.sigma}.get(name) or getattr(found, name)
-    wanted = {"sigma": automatic.start.features.sigma}.get(name) or getattr(automatic.start, name)
-    assert value == wanted
+    of_start, of_found = (recipe.features if name == "sigma" else recipe for recipe in (automatic.start, found))
+    assert getattr(of_found, name) == getattr(of_start, name)
     assert found != automatic.start
 
 
@@ -93,6 +93,25 @@ def test_the_ridge_is_as_if_targets_had_any_unit(ethanol):
     in_other_unit = replace(ethanol, labels=Labels(ethanol.labels.energies * 1e4, ethanol.labels.forces * 1e4))
     one, other = (choose(problem_of(data), bad(energy_weight=3.0)).recipe for data in (ethanol, in_other_unit))
     assert other == one
+
+
+def test_energies_alone_may_have_the_representation_for_energies():
+    data = load_dataset("ethanol:train@0:60")
+    start = recipe(n_features=256, paired=True)
+    poor = replace(start, representation=replace(start.representation, n_radial2=1, n_radial3=0))
+    found = choose(problem_of(data, ("energies",)), Automatic(poor))
+    assert found.recipe.representation == ENERGIES
+    with_forces = choose(problem_of(data, ("energies", "forces")), Automatic(poor))
+    assert with_forces.recipe.representation == poor.representation
+    given = choose(problem_of(data, ("energies",)), Automatic(poor, ("ridge",)))
+    assert given.recipe.representation == poor.representation
+
+
+def test_a_ridge_is_not_so_small_that_float32_would_show_in_energies(ethanol):
+    start = replace(recipe(n_features=256, sigma=32.0, paired=True), precision="float32", ridge=1e-12)
+    found = choose(problem_of(ethanol), Automatic(start, ("ridge",)))
+    least = 2 * 9 * (3.5e-7 * found.predicted["forces"] / found.predicted["energies"]) ** 2
+    assert found.recipe.ridge >= 0.99 * least
 
 
 @pytest.mark.parametrize("kinds", [("energies",), ("forces",)])
@@ -140,7 +159,7 @@ def test_the_plan_keeps_the_proportion_and_its_share_of_the_work():
 
 
 def test_what_cannot_be_chosen_is_told():
-    with pytest.raises(InputError, match=r"Cannot choose cutoff. What can be chosen: sigma"):
+    with pytest.raises(InputError, match=r"Cannot choose cutoff. What can be chosen: representation, sigma"):
         fit(molecules(3), Automatic(DEFAULT, ("cutoff",)))
 
 
@@ -154,7 +173,7 @@ def test_a_fit_with_a_choice_is_the_fit_with_what_was_chosen_and_tells_why(ethan
     assert "choice" not in given.provenance
     potential.save(tmp_path / "model.safetensors")
     choice = load(tmp_path / "model.safetensors").provenance["choice"]
-    assert set(choice["chosen"]) == set(CHOOSABLE)
+    assert set(choice["chosen"]) == set(CHOOSABLE) - {"representation"}  # there are forces
     assert choice["best"] in choice["trials"]
     assert choice == json.loads(json.dumps(choice, allow_nan=False))
 

@@ -13,6 +13,7 @@ import torch
 from .design import BATCH_NUMBERS
 from .neighbours import pairs_within
 from .recipes import Automatic, Recipe
+from .representation import ENERGIES
 from .resources import Memory
 from .smallerfits import Judges, Size, SmallerFits, Trial
 from .solve import memory_for_fit
@@ -34,6 +35,8 @@ WORTH, CHANCE = 0.02, 0.3
 # With as many rows for each feature, the best ridge falls with this power of the number of features
 # (benchmarks/choice.py); and with about this power of the width, to know where to look.
 POWER_OF_FEATURES, POWER_OF_WIDTH = 2.7, 5.0
+# 3 ε/2 over a third, with ε of float32, and 1.3 for an RMSE from an MAE.
+SINGLE = 3.5e-7
 # Energy weights that are tried.
 WEIGHTS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 # Smaller fits with fewer blocks of SORF than this say nothing of the rank.
@@ -102,7 +105,9 @@ def choose(
 
     best = replace(start, ridge=start.ridge * shrunk**POWER_OF_FEATURES)
     best = settled(best) or best
-    if "energy_weight" in free:  # first: it needs no other pass over the data
+    if "representation" in free:
+        best = _downhill(score, best, [lambda r: settled(replace(r, representation=ENERGIES))], worth)
+    if "energy_weight" in free:  # before what needs another pass over the data
         best = _downhill(score, best, [lambda r: _weight(r, up=True), lambda r: _weight(r, up=False)], worth)
         best = settled(best) or best
     if "sigma" in free:
@@ -115,15 +120,19 @@ def choose(
     ridge = start.ridge
     if "ridge" in free:
         rounding = fits.rounding(size, best) * len(problem.structures) / size.structures
-        ridge = float(f"{max(best.ridge / shrunk**POWER_OF_FEATURES, rounding):.2g}")
+        single = _shown_by_float32(problem, best, predicted)
+        ridge = float(f"{max(best.ridge / shrunk**POWER_OF_FEATURES, rounding, single):.2g}")
     tell("choosing", PASSES + 1, PASSES + 1)
     seconds = round(time.perf_counter() - started, 3)
     return Choice(replace(best, ridge=ridge), free, judges, trial, predicted, tuple(fits.trials.values()), seconds)
 
 
 def _free(problem: Problem, automatic: Automatic) -> tuple[str, ...]:
-    """What there is to choose, and can be told by so much data; weights only between kinds of labels."""
-    free = tuple(name for name in automatic.free if name != "energy_weight" or len(problem.targets) > 1)
+    """What there is to choose, and can be told by so much data: weights only between kinds of labels, and another
+    representation only where there are no forces."""
+    needless = {"representation" if problem.targets.keys() != {"energies"} else "energy_weight"}
+    needless |= {"energy_weight"} if len(problem.targets) == 1 else set()
+    free = tuple(name for name in automatic.free if name not in needless)
     if len(problem.structures) >= FEW_STRUCTURES:
         return free
     weights = automatic.start.features.n_weights(len(problem.baseline.elements))
@@ -184,6 +193,18 @@ def _extrapolated(fits: SmallerFits, trial: Trial, recipe: Recipe, shrunk: float
     before = fits.trial(half, replace(recipe, ridge=recipe.ridge * 2**POWER_OF_FEATURES)).errors
     gains = {kind: min(1.0, error / before[kind]) for kind, error in trial.errors.items()}
     return {kind: error * gains[kind] ** math.log2(shrunk) for kind, error in trial.errors.items()}
+
+
+def _shown_by_float32(problem: Problem, recipe: Recipe, predicted: dict[str, float]) -> float:
+    """The ridge below which weights are so large that energies predicted in float32 show it.
+
+    At a good ridge |weights|² is about a quarter of n_features · (RMSE of force)² / ridge. Rounding of relative size ε
+    makes 3 ε |weights| √(2 atoms / n_features) of that in an energy, of which less than a third of its error is wanted.
+    """
+    if recipe.precision != "float32" or not {"energies", "forces"} <= predicted.keys():
+        return 0.0
+    atoms = problem.structures.n_atoms / len(problem.structures)
+    return 2 * atoms * (SINGLE * recipe.force_weight * predicted["forces"] / predicted["energies"]) ** 2
 
 
 def unit(recipe: Recipe) -> int:

@@ -105,7 +105,7 @@ class Recipe:
 
 
 # What can be chosen from the data (choice.py).
-CHOOSABLE = ("sigma", "energy_weight", "rank", "ridge")
+CHOOSABLE = ("representation", "sigma", "energy_weight", "rank", "ridge")
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from .features import draw_maps
 from .normal import Part, Rows
 from .projection import principal_axes
 from .recipes import Recipe
+from .representation import FCHL19, PRESETS
 from .solve import Term, ridge_path
 from .structures import Labels
 from .training import Problem, counts_of
@@ -50,6 +51,7 @@ class Trial:
     """A smaller fit, and its mean absolute errors on the structures that were held out."""
 
     size: Size
+    representation: str  # name of a preset, or "own"
     rank: int
     sigma: float
     energy_weight: float
@@ -89,8 +91,7 @@ class SmallerFits:
             whole = problem.select(more.sort().values)
             self.held.append(replace(whole, labels=Labels(energies=whole.labels.energies)))
         self.order = order.flip(0)  # learnt from in this one
-        # the axes are those of the fit itself: nothing of the labels is in them
-        self.samples = sample_environments(problem.structures, recipe, np.random.default_rng(recipe.seed))
+        self.samples: dict[FCHL19, list[Tensor]] = {}
         self.trials: dict[tuple[object, ...], Trial] = {}
         self.passes = 0
         self._surfaces: dict[tuple[object, ...], _Surface] = {}
@@ -98,7 +99,7 @@ class SmallerFits:
 
     def trial(self, size: Size, recipe: Recipe) -> Trial:
         """The errors that `recipe` has with so many structures and features; infinite where there is no solution."""
-        key = (size, recipe.rank, recipe.features.sigma, recipe.energy_weight, recipe.ridge)
+        key = (*_pass_key(size, recipe), recipe.energy_weight, recipe.ridge)
         if key not in self.trials:
             surface = self._surface(size, recipe)
             residuals = {kind: torch.full((rows.n,), math.inf) for kind, rows in surface.held.items()}
@@ -109,7 +110,7 @@ class SmallerFits:
                 except SolveError:
                     pass  # too small a ridge
             errors = {kind: float((r.abs().cpu() * self._scale(kind, recipe)).mean()) for kind, r in residuals.items()}
-            self.trials[key] = Trial(*key, errors, _score(residuals.values()))  # type: ignore[arg-type]  # its fields, in that order
+            self.trials[key] = Trial(*key, errors, _score(residuals.values()))  # type: ignore[arg-type, call-arg]  # in that order
         return self.trials[key]
 
     def rounding(self, size: Size, recipe: Recipe) -> float:
@@ -133,13 +134,20 @@ class SmallerFits:
         recipe = replace(recipe, features=replace(recipe.features, n_features=size.n_features))
         elements = self.problem.baseline.elements
         maps = draw_maps(recipe.features, len(elements), recipe.rank, np.random.default_rng(recipe.seed))
-        drawn = (principal_axes(self.samples, recipe.rank), maps)
+        drawn = (principal_axes(self._sample(recipe), recipe.rank), maps)
         basis = make_basis(elements, recipe, *drawn, self.device, self.kernels)
         learn = self.problem.select(self.order[: size.structures].sort().values)
         prints = torch.zeros(0, dtype=torch.int64)
         equations = empty(learn, prints, {}, recipe, drawn, given=True, device=self.device)
         gather(equations, basis, learn, lambda *_: None, most=self.most)
         return _Surface(equations, self._judges(basis, recipe))
+
+    def _sample(self, recipe: Recipe) -> list[Tensor]:
+        """Environments for the axes, those of the fit itself: nothing of the labels is in them."""
+        if recipe.representation not in self.samples:
+            random = np.random.default_rng(recipe.seed)
+            self.samples = {recipe.representation: sample_environments(self.problem.structures, recipe, random)}
+        return self.samples[recipe.representation]
 
     def _judges(self, basis: Basis, recipe: Recipe) -> dict[str, Rows]:
         counts = [counts_of(held.targets) for held in self.held]
@@ -185,7 +193,8 @@ def _score(residuals: Iterable[Tensor]) -> float:
 
 def _pass_key(size: Size, recipe: Recipe) -> tuple[object, ...]:
     """What another pass over the data is needed for."""
-    return size, recipe.rank, recipe.features.sigma
+    names = {preset: name for name, preset in PRESETS.items()}
+    return size, names.get(recipe.representation, "own"), recipe.rank, recipe.features.sigma
 
 
 def _terms(surface: _Surface, recipe: Recipe) -> list[Term]:

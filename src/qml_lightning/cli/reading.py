@@ -117,23 +117,24 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group]:
     if choice is None:
         return []
     size, judges, kinds = choice["best"]["size"], choice["judges"], choice["best"]["errors"]
-    best: dict[tuple[float, ...], dict[str, Any]] = {}
+    best: dict[tuple[Any, ...], dict[str, Any]] = {}
     for trial in choice["trials"]:
-        key = (trial["rank"], trial["sigma"], trial["energy_weight"])
+        key = (trial["representation"], trial["rank"], trial["sigma"], trial["energy_weight"])
         if trial["size"] == size and trial["score"] <= best.get(key, trial)["score"]:
             best[key] = trial
     rows = [
-        (f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
+        (name, f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
          *(number(MILLI * error) for error in trial["errors"].values()), "taken" if trial == choice["best"] else "")
-        for (rank, sigma, weight), trial in sorted(best.items())
+        for (name, rank, sigma, weight), trial in sorted(best.items())
     ]  # fmt: skip
     more = f" and {judges['more_energies']:,} energies" if judges["more_energies"] else ""
     title = (
         f"Fits with {size['structures']:,} structures and {size['n_features']:,} features: "
         f"MAE on {judges['structures']:,} others{more}"
     )
-    heads = ("σ", "rank", "energy weight", "ridge", *(f"{kind} / {UNITS[kind]}" for kind in kinds), "")
-    return [table(title, heads, rows, right=range(4 + len(kinds)))]
+    errors = (f"{kind} / {UNITS[kind]}" for kind in kinds)
+    heads = ("representation", "σ", "rank", "energy weight", "ridge", *errors, "")
+    return [table(title, heads, rows, right=range(1, 5 + len(kinds)))]
 
 
 def _data(source: dict[str, Any]) -> str:

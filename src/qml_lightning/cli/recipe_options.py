@@ -91,7 +91,10 @@ class RecipeOptions:
         recipe = self.make(precision, start)
         if self.recipe != AUTOMATIC or start is not None or not isinstance(recipe, Recipe):
             return recipe
-        return Automatic(recipe, tuple(name for name in CHOOSABLE if getattr(self, name) is None))
+        given = {name for name in CHOOSABLE if getattr(self, name, None) is not None}
+        if self.cutoff is not None or self.angular is not None:
+            given.add("representation")
+        return Automatic(recipe, tuple(name for name in CHOOSABLE if name not in given))
 
     def make(self, precision: str | None, start: Recipe | None = None) -> Recipe | ExactRecipe:
         """The recipe, checked; `start` is what the options change, instead of the named one."""
