@@ -23,6 +23,8 @@ LIBRARY.qml_fchl19_size.restype = c_int64
 LIBRARY.qml_predictor_lists_made.restype = c_int64
 BEYOND = 33  # numbers around each output that must stay as they are; odd, so that outputs lie at odd addresses
 REALS = {"f32": np.float32, "f64": np.float64}
+# of what features are multiplied with; "mixed" are products in double with features in float
+WIDE = {**REALS, "mixed": np.float64}
 INSTRUCTION_SETS = ("baseline", "avx2", "avx512")
 
 

@@ -20,6 +20,7 @@ from native_fuzz import (
     LIBRARY,
     REALS,
     STRUCTS,
+    WIDE,
     Call,
     Predictor,
     as_c,
@@ -60,17 +61,17 @@ MAP_WORDS = {"paired": (2, -1), "threads": (0,)}
 
 
 def feature_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
-    real = REALS[suffix]
+    real, wide = REALS.get(suffix, np.float32), WIDE[suffix]
     given, f = drawn_map(random, real)
     n_atoms = int(random.integers(1, 40))
 
     def normal(*shape: int) -> np.ndarray:
         return random.normal(size=shape).astype(real)
 
-    x, weights = normal(n_atoms, f.rank), normal(f.n_features)
-    coefficients, tangents = normal(n_atoms), normal(n_atoms, f.rank)
+    x, weights = normal(n_atoms, f.rank), normal(f.n_features).astype(wide)
+    coefficients, tangents = normal(n_atoms).astype(wide), normal(n_atoms, f.rank).astype(wide)
     n, n_rows = int(random.integers(1, 60)), int(random.integers(1, 9))
-    many = normal(n, f.rank)
+    many = normal(n, f.rank).astype(wide)
     owner, row = np.sort(random.integers(n_atoms, size=n)), random.integers(n_rows, size=n)
     row_of_atom = random.integers(n_rows, size=n_atoms)
     stride = f.n_features + int(random.integers(0, 5))
@@ -83,8 +84,9 @@ def feature_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     def right_features(out: dict[str, np.ndarray]) -> None:
         close(out["out"], reference.features(f, doubles["x"]), "features")
 
-    yield Call(f"qml_features_{suffix}", {**shared, "out": normal(n_atoms, f.n_features), "threads": 2}, ("out",),
-               right_features, **rules)  # fmt: skip
+    if suffix in REALS:
+        yield Call(f"qml_features_{suffix}", {**shared, "out": normal(n_atoms, f.n_features), "threads": 2}, ("out",),
+                   right_features, **rules)  # fmt: skip
 
     def right_rows(out: dict[str, np.ndarray], of: np.ndarray, added: torch.Tensor) -> None:
         wanted = doubles["rows"].clone()
@@ -96,9 +98,10 @@ def feature_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     words = {**MAP_WORDS, "stride": (f.n_features - 1,)}
     arguments = {**shared, "row": row_of_atom, **target}
     more = {"words": words, "at_most": {"row": n_rows - 1}}
-    yield Call(f"qml_energy_rows_{suffix}", arguments, ("out",),
-               lambda out: right_rows(out, row_of_atom, reference.features(f, doubles["x"])),
-               **{**rules, **more})  # fmt: skip
+    if suffix in REALS:
+        yield Call(f"qml_energy_rows_{suffix}", arguments, ("out",),
+                   lambda out: right_rows(out, row_of_atom, reference.features(f, doubles["x"])),
+                   **{**rules, **more})  # fmt: skip
 
     def derivatives() -> torch.Tensor:
         u, du = reference.linear(f, doubles["x"]) + f.phases, reference.linear(f, doubles["m"])
@@ -114,10 +117,10 @@ def feature_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
         energy, slope = reference.energy_and_slope(f, doubles["x"], doubles["w"])
         # energies are double also in float32, their error is not
         close(out["energy"].astype(real), energy, "energies")
-        close(out["slope"], slope, "slopes")
+        close(out["slope"].astype(real), slope, "slopes")
 
-    arguments = {**shared, "weights": weights, "energy": random.normal(size=n_atoms), "slope": normal(n_atoms, f.rank),
-                 "threads": 2}  # fmt: skip
+    arguments = {**shared, "weights": weights, "energy": random.normal(size=n_atoms),
+                 "slope": normal(n_atoms, f.rank).astype(wide), "threads": 2}  # fmt: skip
     yield Call(f"qml_energy_and_slope_{suffix}", arguments, ("energy", "slope"), right_energies, **rules)
 
     moment = random.normal(size=f.n_features)
@@ -135,9 +138,9 @@ def feature_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
 
 
 def tangent_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
-    real = REALS[suffix]
+    real, wide = REALS.get(suffix, np.float32), WIDE[suffix]
     rank, n, n_owners = int(random.integers(1, 70)), int(random.integers(1, 30)), int(random.integers(1, 9))
-    tangents, x = random.normal(size=(n, rank)).astype(real), random.normal(size=(n_owners, rank)).astype(real)
+    tangents, x = random.normal(size=(n, rank)).astype(real), random.normal(size=(n_owners, rank)).astype(wide)
     owner, coefficients = np.sort(random.integers(n_owners, size=n)), random.normal(size=n)
     t, o = torch.from_numpy(tangents).double(), torch.from_numpy(owner)
     rules = {"words": {"threads": (0,), "rank": (0,)}, "at_most": {"owner": n_owners - 1}, "ordered": ("owner",)}
@@ -371,7 +374,7 @@ def main() -> None:
         if group == "small":
             small_calls(random)
             continue
-        for suffix in REALS:
+        for suffix in WIDE if group in ("features", "tangents") else REALS:
             for name in serving:  # odd sizes on each; arguments are checked before an instruction set is chosen
                 LIBRARY.qml_use_isa(name.encode())
                 for _ in range(3):

@@ -81,29 +81,37 @@ typedef struct {
                                 int32_t threads);                                                                      \
   /* out[row[i]] += features of x[i], in double; out (n_rows, n_features) with leading dimension `stride` */           \
   int32_t qml_energy_rows_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, const int64_t *row,     \
-                                   int64_t n_rows, double *out, int64_t stride, int32_t threads);                      \
+                                   int64_t n_rows, double *out, int64_t stride, int32_t threads);
+
+/* Products with features and their derivatives. With the suffix _mixed the map, x, angles, sines and cosines are float,
+ * the same numbers each time, and all that they are multiplied with is double: a solver can ask of them products to the
+ * last digits of double at the speed of float angles. */
+#define QML_PRODUCTS(real, wide, suffix)                                                                               \
   /* out[row[t]] += derivative of the features of x[owner[t]] along tangents[t], in double; tangents (n, rank), owner  \
    * ascending, out as above */                                                                                        \
   int32_t qml_force_rows_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, int64_t n_tangents,      \
-                                  const real *tangents, const int64_t *owner, const int64_t *row, int64_t n_rows,      \
+                                  const wide *tangents, const int64_t *owner, const int64_t *row, int64_t n_rows,      \
                                   double *out, int64_t stride, int32_t threads);                                       \
   /* x (atoms, rank), weights (n_features) -> energy (atoms) and its gradient by x, slope (atoms, rank);               \
    * no (atoms, n_features) array is formed */                                                                         \
   int32_t qml_energy_and_slope_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x,                    \
-                                        const real *weights, double *energy, real *slope, int32_t threads);            \
+                                        const wide *weights, double *energy, wide *slope, int32_t threads);            \
   /* the transpose: moment (n_features) += sum_i a_i z(x_i) + (dz/dx)(x_i) tangent_i, in double;                       \
    * coefficients a (atoms) and tangents (atoms, rank) may each be NULL */                                             \
   int32_t qml_feature_moment_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x,                      \
-                                      const real *coefficients, const real *tangents, double *moment, int32_t threads);\
+                                      const wide *coefficients, const wide *tangents, double *moment, int32_t threads);\
   /* tangents (n, rank), owner (n) ascending, x (owners, rank) -> out[t] = tangents[t] . x[owner[t]], in double */     \
   int32_t qml_tangent_products_##suffix(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,  \
-                                        int64_t n_owners, const real *x, double *out, int32_t threads);                \
+                                        int64_t n_owners, const wide *x, double *out, int32_t threads);                \
   /* the transpose: out (owners, rank) = sum of coefficients[t] tangents[t] over the tangents of each owner */         \
   int32_t qml_tangent_sums_##suffix(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,      \
-                                    const double *coefficients, int64_t n_owners, real *out, int32_t threads);
+                                    const double *coefficients, int64_t n_owners, wide *out, int32_t threads);
 
 QML_KERNELS(float, f32)
 QML_KERNELS(double, f64)
+QML_PRODUCTS(float, float, f32)
+QML_PRODUCTS(double, double, f64)
+QML_PRODUCTS(float, double, mixed)
 
 /* A trained potential made ready: atoms in, energies (eV), forces (eV/A) and virials (eV) out, in one call for a batch
  * of structures, with no array of atoms x features. It serves with the instruction set that was in use when it was

@@ -13,6 +13,7 @@ public:
   typedef Vector<real> V;
   static constexpr int share = 1;
   static constexpr bool can_be_shared = false;
+  template <class other> static Dense<other> in(const qml_feature_map &map) { return Dense<other>(map); }
 
   explicit Dense(const qml_feature_map &map)
       : rank_(map.rank), count(map.n_frequencies), matrix(static_cast<const real *>(map.matrix)) {}
@@ -37,17 +38,26 @@ public:
     }
   }
 
-  template <class Exchange>
-  void there_and_back(int64_t block, const V *x, V *scratch, V *slope, Exchange exchange) const {
-    const int64_t first = block * block_size(), last = end(first);
+  template <class Back, class Exchange>
+  void there_and_back(const Back &back, int64_t block, const V *x, V *scratch,
+                      Vector<typename Back::real> *back_scratch, Vector<typename Back::real> *slope,
+                      Exchange exchange) const {
+    constexpr int parts = parts_of<typename Back::real, real>;
     forward(block, x, scratch, [&](auto n, int at, V *v) QML_INLINE_LAMBDA {
-      exchange(n, at, v);
-      unroll<decltype(n)::value>(
-          [&](auto i) QML_INLINE_LAMBDA { scratch[at + decltype(i)::value] = v[decltype(i)::value]; });
+      constexpr int count = decltype(n)::value;
+      Vector<typename Back::real> gradient[parts][count];
+      exchange(n, at, v, gradient);
+      for (int part = 0; part < parts; ++part)
+        for (int i = 0; i < count; ++i) back_scratch[part * block_size() + at + i] = gradient[part][i];
     });
+    for (int part = 0; part < parts; ++part) back.ascend(block, back_scratch + part * block_size(), slope + part * rank_);
+  }
+
+  void ascend(int64_t block, const V *gradient, V *slope) const {
+    const int64_t first = block * block_size(), last = end(first);
     int64_t k = 0;
-    for (; k + tile <= rank_; k += tile) multiply_transposed<tile>(first, last, k, scratch, slope);
-    for (; k < rank_; ++k) multiply_transposed<1>(first, last, k, scratch, slope);
+    for (; k + tile <= rank_; k += tile) multiply_transposed<tile>(first, last, k, gradient, slope);
+    for (; k < rank_; ++k) multiply_transposed<1>(first, last, k, gradient, slope);
   }
 
 private:

@@ -13,6 +13,11 @@ template <class real> const KernelTable<real> &table();
 template <> const KernelTable<float> &table<float>() { return kernels_in_use().f32; }
 template <> const KernelTable<double> &table<double>() { return kernels_in_use().f64; }
 
+template <class real, class wide> const ProductTable<real, wide> &products() {
+  if constexpr (sizeof(real) == sizeof(wide)) return table<real>().products;
+  else return kernels_in_use().mixed;
+}
+
 // ---- features -----------------------------------------------------------------------------------------------------
 
 template <class real>
@@ -55,8 +60,8 @@ void energy_rows(const qml_feature_map *map, int64_t n_atoms, const real *x, con
   table<real>().energy_rows(*map, n_atoms, x, row, out, stride, threads);
 }
 
-template <class real>
-void force_rows(const qml_feature_map *map, int64_t n_atoms, const real *x, int64_t n_tangents, const real *tangents,
+template <class real, class wide>
+void force_rows(const qml_feature_map *map, int64_t n_atoms, const real *x, int64_t n_tangents, const wide *tangents,
                 const int64_t *owner, const int64_t *row, int64_t n_rows, double *out, int64_t stride,
                 int32_t threads) {
   const char *name = "qml_force_rows";
@@ -74,30 +79,31 @@ void force_rows(const qml_feature_map *map, int64_t n_atoms, const real *x, int6
     const int64_t group = owner[a] / owners_in_group, other = owner[b] / owners_in_group;
     return group != other ? group < other : row[a] < row[b];
   });
-  table<real>().force_rows(*map, n_atoms, x, n_tangents, tangents, owner, row, order.data(), out, stride, threads);
+  products<real, wide>().force_rows(*map, n_atoms, x, n_tangents, tangents, owner, row, order.data(), out, stride,
+                                    threads);
 }
 
-template <class real>
-void energy_and_slope(const qml_feature_map *map, int64_t n_atoms, const real *x, const real *weights, double *energy,
-                      real *slope, int32_t threads) {
+template <class real, class wide>
+void energy_and_slope(const qml_feature_map *map, int64_t n_atoms, const real *x, const wide *weights, double *energy,
+                      wide *slope, int32_t threads) {
   const char *name = "qml_energy_and_slope";
   require_x(name, map, n_atoms, x, threads);
   require(name, "energy", energy, n_atoms);
   require(name, "slope", slope, n_atoms);
   require_finite(name, "weights", weights, n_features(*map));
-  table<real>().energy_and_slope(*map, n_atoms, x, weights, energy, slope, threads);
+  products<real, wide>().energy_and_slope(*map, n_atoms, x, weights, energy, slope, threads);
 }
 
-template <class real>
-void feature_moment(const qml_feature_map *map, int64_t n_atoms, const real *x, const real *coefficients,
-                    const real *tangents, double *moment, int32_t threads) {
+template <class real, class wide>
+void feature_moment(const qml_feature_map *map, int64_t n_atoms, const real *x, const wide *coefficients,
+                    const wide *tangents, double *moment, int32_t threads) {
   const char *name = "qml_feature_moment";
   require_x(name, map, n_atoms, x, threads);
   require(name, "moment", moment, 1);
   if (coefficients) require_finite(name, "coefficients", coefficients, n_atoms);
   if (tangents) require_finite(name, "tangents", tangents, n_atoms * map->rank);
   if (!coefficients && !tangents) return;
-  table<real>().feature_moment(*map, n_atoms, x, coefficients, tangents, moment, threads);
+  products<real, wide>().feature_moment(*map, n_atoms, x, coefficients, tangents, moment, threads);
 }
 
 // ---- tangents -----------------------------------------------------------------------------------------------------
@@ -110,31 +116,42 @@ int64_t require_tangents(const char *function, int64_t rank, int64_t n_tangents,
   require_size(function, "n_tangents", n_tangents);
   require_size(function, "n_owners", n_owners);
   require_threads(function, threads);
-  const int64_t n_values = require_count(function, "tangents", {n_tangents, rank});
+  require_count(function, "tangents", {n_tangents, rank});
   const int64_t n_owned = require_count(function, "the owners", {n_owners, rank});
   require(function, "tangents", tangents, n_tangents);
   require_owners(function, owner, n_tangents, n_owners);
-  require_finite(function, "tangents", tangents, n_values);
   return n_owned;
 }
 
-template <class real>
-void tangent_products(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, int64_t n_owners,
-                      const real *x, double *out, int32_t threads) {
-  const char *name = "qml_tangent_products";
-  const int64_t n_owned = require_tangents(name, rank, n_tangents, tangents, owner, n_owners, threads);
-  require(name, "out", out, n_tangents);
-  require_finite(name, "x", x, n_owned);
-  table<real>().tangent_products(rank, n_tangents, tangents, owner, x, out, threads);
+// Writes what is computed once it is known to be finite. To look through the tangents would take longer than to use them.
+template <class wide, class F> void write_finite(const char *function, wide *out, int64_t count, F compute) {
+  require(function, "out", out, count);
+  wide *made = static_cast<wide *>(workspace(size_t(count) * sizeof(wide)));
+  compute(made);
+  require_finite(function, "tangents", made, count);
+  std::copy(made, made + count, out);
 }
 
-template <class real>
+template <class real, class wide>
+void tangent_products(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, int64_t n_owners,
+                      const wide *x, double *out, int32_t threads) {
+  const char *name = "qml_tangent_products";
+  const int64_t n_owned = require_tangents(name, rank, n_tangents, tangents, owner, n_owners, threads);
+  require_finite(name, "x", x, n_owned);
+  write_finite(name, out, n_tangents, [&](double *made) {
+    products<real, wide>().tangent_products(rank, n_tangents, tangents, owner, x, made, threads);
+  });
+}
+
+template <class real, class wide>
 void tangent_sums(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,
-                  const double *coefficients, int64_t n_owners, real *out, int32_t threads) {
+                  const double *coefficients, int64_t n_owners, wide *out, int32_t threads) {
   const char *name = "qml_tangent_sums";
-  require(name, "out", out, require_tangents(name, rank, n_tangents, tangents, owner, n_owners, threads));
+  const int64_t n_owned = require_tangents(name, rank, n_tangents, tangents, owner, n_owners, threads);
   require_finite(name, "coefficients", coefficients, n_tangents);
-  table<real>().tangent_sums(rank, n_tangents, tangents, owner, coefficients, n_owners, out, threads);
+  write_finite(name, out, n_owned, [&](wide *made) {
+    products<real, wide>().tangent_sums(rank, n_tangents, tangents, owner, coefficients, n_owners, made, threads);
+  });
 }
 
 // ---- FCHL19 -------------------------------------------------------------------------------------------------------
@@ -233,35 +250,38 @@ int64_t qml_fchl19_size(const qml_fchl19 *p) {
   int32_t qml_energy_rows_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, const int64_t *row,     \
                                    int64_t n_rows, double *out, int64_t stride, int32_t threads) {                     \
     return qml::guarded([&] { qml::energy_rows<real>(map, n_atoms, x, row, n_rows, out, stride, threads); });          \
-  }                                                                                                                    \
+  }
+
+#define QML_PRODUCT_ENTRIES(real, wide, suffix)                                                                        \
   int32_t qml_force_rows_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, int64_t n_tangents,      \
-                                  const real *tangents, const int64_t *owner, const int64_t *row, int64_t n_rows,      \
+                                  const wide *tangents, const int64_t *owner, const int64_t *row, int64_t n_rows,      \
                                   double *out, int64_t stride, int32_t threads) {                                      \
     return qml::guarded([&] {                                                                                          \
-      qml::force_rows<real>(map, n_atoms, x, n_tangents, tangents, owner, row, n_rows, out, stride, threads);          \
+      qml::force_rows(map, n_atoms, x, n_tangents, tangents, owner, row, n_rows, out, stride, threads);                \
     });                                                                                                                \
   }                                                                                                                    \
   int32_t qml_energy_and_slope_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x,                    \
-                                        const real *weights, double *energy, real *slope, int32_t threads) {           \
-    return qml::guarded([&] { qml::energy_and_slope<real>(map, n_atoms, x, weights, energy, slope, threads); });       \
+                                        const wide *weights, double *energy, wide *slope, int32_t threads) {           \
+    return qml::guarded([&] { qml::energy_and_slope(map, n_atoms, x, weights, energy, slope, threads); });             \
   }                                                                                                                    \
   int32_t qml_feature_moment_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x,                      \
-                                      const real *coefficients, const real *tangents, double *moment,                  \
+                                      const wide *coefficients, const wide *tangents, double *moment,                  \
                                       int32_t threads) {                                                               \
-    return qml::guarded(                                                                                               \
-        [&] { qml::feature_moment<real>(map, n_atoms, x, coefficients, tangents, moment, threads); });                 \
+    return qml::guarded([&] { qml::feature_moment(map, n_atoms, x, coefficients, tangents, moment, threads); });       \
   }                                                                                                                    \
   int32_t qml_tangent_products_##suffix(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,  \
-                                        int64_t n_owners, const real *x, double *out, int32_t threads) {               \
-    return qml::guarded(                                                                                               \
-        [&] { qml::tangent_products<real>(rank, n_tangents, tangents, owner, n_owners, x, out, threads); });           \
+                                        int64_t n_owners, const wide *x, double *out, int32_t threads) {               \
+    return qml::guarded([&] { qml::tangent_products(rank, n_tangents, tangents, owner, n_owners, x, out, threads); }); \
   }                                                                                                                    \
   int32_t qml_tangent_sums_##suffix(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,      \
-                                    const double *coefficients, int64_t n_owners, real *out, int32_t threads) {        \
+                                    const double *coefficients, int64_t n_owners, wide *out, int32_t threads) {        \
     return qml::guarded(                                                                                               \
-        [&] { qml::tangent_sums<real>(rank, n_tangents, tangents, owner, coefficients, n_owners, out, threads); });    \
+        [&] { qml::tangent_sums(rank, n_tangents, tangents, owner, coefficients, n_owners, out, threads); });          \
   }
 
 QML_ENTRIES(float, f32)
 QML_ENTRIES(double, f64)
+QML_PRODUCT_ENTRIES(float, float, f32)
+QML_PRODUCT_ENTRIES(double, double, f64)
+QML_PRODUCT_ENTRIES(float, double, mixed)
 }

@@ -46,6 +46,28 @@ private:
   char *next;
 };
 
+// A map with the linear part of another in a wider type, in memory of its own where that is another type.
+template <class real, class wide> class Widened {
+public:
+  static size_t bytes(const qml_feature_map &map) {
+    return sizeof(wide) == sizeof(real) ? 0 : Arena::bytes<wide>(count(map));
+  }
+  Widened(const qml_feature_map &given, Arena &arena) : map(given) {
+    if constexpr (sizeof(wide) != sizeof(real)) {
+      const real *from = static_cast<const real *>(given.n_transforms ? given.signs : given.matrix);
+      wide *to = arena.take<wide>(count(given));
+      for (int64_t i = 0; i < count(given); ++i) to[i] = wide(from[i]);
+      (given.n_transforms ? map.signs : map.matrix) = to;
+    }
+  }
+  qml_feature_map map;
+
+private:
+  static int64_t count(const qml_feature_map &map) {
+    return map.n_frequencies * (map.n_transforms ? map.n_transforms : map.rank);
+  }
+};
+
 // u = scale * y + phase, and the same in turns.
 template <class real> struct Frequencies {
   real *turns_high, *turns_low; // scale / 2 pi

@@ -5,14 +5,13 @@ namespace qml {
 namespace QML_ISA {
 namespace {
 
-// cosines[k], and cosines[block_size + k] the sines when paired: features of one block, of as many atoms as there are
-// lanes. Compiled once for both kernels below.
+// cosines[k], and cosines[block_size + k] the sines when paired, times the amplitude: of one block, of as many atoms as
+// there are lanes. Compiled once for both kernels below.
 template <class Map, class real>
 __attribute__((noinline)) void form_block(const qml_feature_map &given, const Map &map,
-                                          const Frequencies<real> &frequencies, int64_t block, const Vector<real> *x,
-                                          Vector<real> *scratch, Vector<real> *cosines) {
+                                          const Frequencies<real> &frequencies, real amplitude, int64_t block,
+                                          const Vector<real> *x, Vector<real> *scratch, Vector<real> *cosines) {
   typedef Vector<real> V;
-  const real amplitude = real(given.amplitude);
   const bool paired = given.paired;
   const int64_t first = block * map.block_size();
   V *sines = cosines + map.block_size();
@@ -59,7 +58,7 @@ void features(const qml_feature_map &given, int64_t n_atoms, const real *x, real
       V *input = memory + thread_number() * held, *scratch = input + rank, *formed = scratch + map.block_size();
       gather_rows(x + first * rank, count, rank, input);
       for (int64_t block = map.n_blocks() * part / n_parts; block < map.n_blocks() * (part + 1) / n_parts; ++block) {
-        form_block(given, map, frequencies, block, input, scratch, formed);
+        form_block(given, map, frequencies, real(given.amplitude), block, input, scratch, formed);
         each_part(given, map, block, formed, [&](V *v, int64_t size, int64_t column) {
           store_rows<real>(v, size, count, out + first * n_features + column, n_features);
         });
@@ -68,7 +67,7 @@ void features(const qml_feature_map &given, int64_t n_atoms, const real *x, real
   });
 }
 
-// A thread owns a tile of columns: the order of the sums is that of the atoms.
+// Sums of cosines times the amplitude in double. A thread owns a tile of columns: the order is that of the atoms.
 template <class real>
 void energy_rows(const qml_feature_map &given, int64_t n_atoms, const real *x, const int64_t *row, double *out,
                  int64_t stride, int threads) {
@@ -92,11 +91,11 @@ void energy_rows(const qml_feature_map &given, int64_t n_atoms, const real *x, c
         const int count = int(smaller(lanes, n_atoms - first));
         gather_rows(x + first * rank, count, rank, input);
         for (int64_t block = begin; block < smaller(begin + blocks, n_blocks); ++block) {
-          form_block(given, map, frequencies, block, input, scratch, formed);
+          form_block(given, map, frequencies, real(1), block, input, scratch, formed);
           each_part(given, map, block, formed, [&](V *v, int64_t size, int64_t column) {
             double *rows[lanes];
             for (int i = 0; i < count; ++i) rows[i] = out + row[first + i] * stride + column;
-            add_rows<real>(v, size, count, rows);
+            add_rows<real>(v, size, count, given.amplitude, rows);
           });
         }
       }

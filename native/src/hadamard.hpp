@@ -75,6 +75,10 @@ public:
   static constexpr int share = share_;
   // The same map with every vector shared by more lanes.
   template <int lanes> using Shared = Hadamard<real, size, lanes>;
+  // This map in another precision, from the same in that one.
+  template <class other> static Hadamard<other, size, share> in(const qml_feature_map &map) {
+    return Hadamard<other, size, share>(map);
+  }
   static constexpr bool can_be_shared = size >= 64 && size <= 256;
 
   explicit Hadamard(const qml_feature_map &map)
@@ -97,19 +101,32 @@ public:
     }
   }
 
-  // As forward, but `exchange` replaces y by a gradient by y, whose product with the transposed map, D_1 H ... D_n H,
-  // is added to slope.
-  template <class Exchange>
-  QML_INLINE void there_and_back(int64_t block, const V *x, V *scratch, V *slope, Exchange exchange) const {
+  // As forward, but exchange(Index<n>, register, y, gradient) turns y into a gradient by y, whose product with the
+  // transposed map, D_1 H ... D_n H, is added to slope. The way back may be in a wider type, that of the map `back`: then
+  // a vector of y is several of the gradient, the lanes in order, each part with its own `size` vectors of scratch and
+  // slope. In the same type `back_scratch` may be `scratch`.
+  template <class Back, class Exchange>
+  QML_INLINE void there_and_back(const Back &back, int64_t block, const V *x, V *scratch,
+                                 Vector<typename Back::real> *back_scratch, Vector<typename Back::real> *slope,
+                                 Exchange exchange) const {
+    constexpr int parts = parts_of<typename Back::real, real>;
     descend(block, x, scratch);
     for (int i = 0; i < outer; ++i) {
       V v[inner];
+      Vector<typename Back::real> gradient[parts][inner];
       Inside::load(v, scratch, i);
       Inside::transform(v);
-      exchange(Index<inner>{}, i * inner, v);
-      Inside::transform(v);
-      Inside::store(v, scratch, i);
+      exchange(Index<inner>{}, i * inner, v, gradient);
+      for (int part = 0; part < parts; ++part) back.begin_ascent(gradient[part], back_scratch + part * registers, i);
     }
+    for (int part = 0; part < parts; ++part) back.ascend(block, back_scratch + part * registers, slope + part * registers);
+  }
+
+  QML_INLINE void begin_ascent(V *v, V *scratch, int group) const {
+    Inside::transform(v);
+    Inside::store(v, scratch, group);
+  }
+  void ascend(int64_t block, V *scratch, V *slope) const {
     for (int t = n_transforms - 1; t > 0; --t) turn(block, t, scratch);
     if (begins_outside(0)) Outside::accumulate(sign_row(block, 0), scratch, slope);
     else Inside::accumulate(sign_row(block, 0), scratch, slope);

@@ -30,7 +30,23 @@ template <class real> struct Product {
 // force_rows takes so many owners at a time; its `order` is that of the tangents: by group, then by row.
 constexpr int64_t owners_in_group = 16;
 
+// Products with features and tangents: x, angles and tangents are `real`, all that they are multiplied with is `wide`.
+template <class real, class wide> struct ProductTable {
+  void (*force_rows)(const qml_feature_map &map, int64_t n_atoms, const real *x, int64_t n_tangents,
+                     const wide *tangents, const int64_t *owner, const int64_t *row, const int64_t *order, double *out,
+                     int64_t stride, int threads);
+  void (*energy_and_slope)(const qml_feature_map &map, int64_t n_atoms, const real *x, const wide *weights,
+                           double *energy, wide *slope, int threads);
+  void (*feature_moment)(const qml_feature_map &map, int64_t n_atoms, const real *x, const wide *coefficients,
+                         const wide *tangents, double *moment, int threads);
+  void (*tangent_products)(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, const wide *x,
+                           double *out, int threads);
+  void (*tangent_sums)(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,
+                       const double *coefficients, int64_t n_owners, wide *out, int threads);
+};
+
 template <class real> struct KernelTable {
+  ProductTable<real, real> products;
   void (*fchl19_values)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors, real *out,
                         int threads);
   void (*fchl19_pullback)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors,
@@ -40,17 +56,6 @@ template <class real> struct KernelTable {
   void (*features)(const qml_feature_map &map, int64_t n_atoms, const real *x, real *out, int threads);
   void (*energy_rows)(const qml_feature_map &map, int64_t n_atoms, const real *x, const int64_t *row, double *out,
                       int64_t stride, int threads);
-  void (*force_rows)(const qml_feature_map &map, int64_t n_atoms, const real *x, int64_t n_tangents,
-                     const real *tangents, const int64_t *owner, const int64_t *row, const int64_t *order, double *out,
-                     int64_t stride, int threads);
-  void (*energy_and_slope)(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *weights,
-                           double *energy, real *slope, int threads);
-  void (*feature_moment)(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *coefficients,
-                         const real *tangents, double *moment, int threads);
-  void (*tangent_products)(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, const real *x,
-                           double *out, int threads);
-  void (*tangent_sums)(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,
-                       const double *coefficients, int64_t n_owners, real *out, int threads);
   int64_t (*packed_size)(int64_t depth, int64_t columns);
   // b[k * row_stride + i * column_stride] -> packed, rounded
   void (*pack)(int64_t depth, int64_t columns, const double *b, int64_t row_stride, int64_t column_stride,
@@ -63,6 +68,7 @@ struct Kernels {
   const char *isa;
   KernelTable<float> f32;
   KernelTable<double> f64;
+  ProductTable<float, double> mixed;
 };
 
 namespace baseline { extern const Kernels kernels; }
@@ -89,22 +95,22 @@ void features(const qml_feature_map &map, int64_t n_atoms, const real *x, real *
 template <class real>
 void energy_rows(const qml_feature_map &map, int64_t n_atoms, const real *x, const int64_t *row, double *out,
                  int64_t stride, int threads);
-template <class real>
-void force_rows(const qml_feature_map &map, int64_t n_atoms, const real *x, int64_t n_tangents, const real *tangents,
+template <class real, class wide>
+void force_rows(const qml_feature_map &map, int64_t n_atoms, const real *x, int64_t n_tangents, const wide *tangents,
                 const int64_t *owner, const int64_t *row, const int64_t *order, double *out, int64_t stride,
                 int threads);
-template <class real>
-void energy_and_slope(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *weights, double *energy,
-                      real *slope, int threads);
-template <class real>
-void feature_moment(const qml_feature_map &map, int64_t n_atoms, const real *x, const real *coefficients,
-                    const real *tangents, double *moment, int threads);
-template <class real>
-void tangent_products(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, const real *x,
+template <class real, class wide>
+void energy_and_slope(const qml_feature_map &map, int64_t n_atoms, const real *x, const wide *weights, double *energy,
+                      wide *slope, int threads);
+template <class real, class wide>
+void feature_moment(const qml_feature_map &map, int64_t n_atoms, const real *x, const wide *coefficients,
+                    const wide *tangents, double *moment, int threads);
+template <class real, class wide>
+void tangent_products(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, const wide *x,
                       double *out, int threads);
-template <class real>
+template <class real, class wide>
 void tangent_sums(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,
-                  const double *coefficients, int64_t n_owners, real *out, int threads);
+                  const double *coefficients, int64_t n_owners, wide *out, int threads);
 template <class real> int64_t packed_size(int64_t depth, int64_t columns);
 template <class real>
 void pack(int64_t depth, int64_t columns, const double *b, int64_t row_stride, int64_t column_stride, real *packed);

@@ -148,12 +148,12 @@ __attribute__((noinline)) void store_rows(Vector<real> *in, int64_t size, int co
       [&](int i, int64_t k, real value) { rows[i * stride + k] = value; });
 }
 
-// rows[i][k] += in[k][i] for i < count, k < size, in double; uses up `in`.
+// rows[i][k] += factor * in[k][i] for i < count, k < size, in double; uses up `in`.
 template <class real>
-__attribute__((noinline)) void add_rows(Vector<real> *in, int64_t size, int count, double *const *rows) {
+__attribute__((noinline)) void add_rows(Vector<real> *in, int64_t size, int count, double factor, double *const *rows) {
   scatter_rows<real>(
-      in, size, count, [&](int i, int64_t k, Vector<real> v) QML_INLINE_LAMBDA { add_to(rows[i] + k, v); },
-      [&](int i, int64_t k, real value) { rows[i][k] += double(value); });
+      in, size, count, [&](int i, int64_t k, Vector<real> v) QML_INLINE_LAMBDA { add_to(rows[i] + k, v, factor); },
+      [&](int i, int64_t k, real value) { rows[i][k] += factor * double(value); });
 }
 
 // As gather_rows and store_rows for rows shared by `share` lanes each, all lanes in use: element k * share + j in lane j

@@ -103,15 +103,22 @@ template <class F, int... i> QML_INLINE void unroll_over(F &&f, Indices<i...>) {
 // f(Index<0>), f(Index<1>), ..., f(Index<count - 1>)
 template <int count, class F> QML_INLINE void unroll(F &&f) { unroll_over(static_cast<F &&>(f), Counted<count>{}); }
 
-// to[0 .. lanes) += v, in double.
-QML_INLINE void add_to(double *to, Vector<double> v) { store(to, load<double>(to) + v); }
-template <int first, int... lane> QML_INLINE void add_part_to(double *to, Vector<float> v, Indices<lane...>) {
-  add_to(to + first, __builtin_convertvector(__builtin_shufflevector(v, v, (first + lane)...), Vector<double>));
+// to[0 .. lanes) += factor * v, in double.
+QML_INLINE void add_to(double *to, Vector<double> v, double factor) { store(to, fma(v, factor, load<double>(to))); }
+template <int first, int... lane>
+QML_INLINE void add_part_to(double *to, Vector<float> v, double factor, Indices<lane...>) {
+  add_to(to + first, __builtin_convertvector(__builtin_shufflevector(v, v, (first + lane)...), Vector<double>), factor);
 }
-QML_INLINE void add_to(double *to, Vector<float> v) {
+QML_INLINE void add_to(double *to, Vector<float> v, double factor) {
   constexpr int lanes = lanes_of<double>;
-  add_part_to<0>(to, v, Counted<lanes>{});
-  add_part_to<lanes>(to, v, Counted<lanes>{});
+  add_part_to<0>(to, v, factor, Counted<lanes>{});
+  add_part_to<lanes>(to, v, factor, Counted<lanes>{});
+}
+
+// A vector of `wide` from numbers of the same or a narrower type.
+template <class wide, class real> QML_INLINE Vector<wide> load_as(const real *from) {
+  if constexpr (sizeof(wide) == sizeof(real)) return load<wide>(from);
+  else return __builtin_convertvector((load<real, lanes_of<wide>>(from)), Vector<wide>);
 }
 
 // from[0 .. share) over and over until the vector is full. Broadcasting loads cost nothing, but compilers do not see
@@ -132,6 +139,25 @@ template <class real, int share> QML_INLINE Vector<real> spread(const real *from
   else return Vector<real>(_mm256_set_m128(__m128(load<real, share>(from)), __m128(load<real, share>(from))));
 #endif
 }
+
+// Vectors of the wider type that hold the lanes of one of the narrower.
+template <class wide, class real> constexpr int parts_of = lanes_of<real> / lanes_of<wide>;
+
+// Vectors in memory, to be read in the wider type, in parts: a load that converts costs no more than a load, where taking
+// a register apart costs a shuffle each. Where both types are the same they stay in registers.
+template <class wide, class real, int count> struct Parted {
+  static constexpr bool same = sizeof(wide) == sizeof(real);
+  Vector<real> values[count];
+
+  // Between writing and reading, or compilers take the registers apart.
+  QML_INLINE void settle() {
+    if constexpr (!same) asm volatile("" : "+m"(values));
+  }
+  template <int part> QML_INLINE Vector<wide> read(int i) const {
+    if constexpr (same) return values[i];
+    else return load_as<wide>(reinterpret_cast<const real *>(values + i) + part * lanes_of<wide>);
+  }
+};
 
 // Sum of the lanes, in double and in a fixed order.
 template <class real> QML_INLINE double sum_lanes(Vector<real> v) {

@@ -7,15 +7,16 @@
 namespace qml {
 namespace QML_ISA {
 
-const Kernels kernels = {
-    QML_TEXT(QML_ISA),
-    {fchl19_values<float>, fchl19_pullback<float>, fchl19_jacobian<float>, features<float>, energy_rows<float>,
-     force_rows<float>, energy_and_slope<float>, feature_moment<float>, tangent_products<float>, tangent_sums<float>,
-     packed_size<float>, pack<float>, matrix_product<float>},
-    {fchl19_values<double>, fchl19_pullback<double>, fchl19_jacobian<double>, features<double>, energy_rows<double>,
-     force_rows<double>, energy_and_slope<double>, feature_moment<double>, tangent_products<double>,
-     tangent_sums<double>, packed_size<double>, pack<double>, matrix_product<double>},
-};
+template <class real, class wide>
+constexpr ProductTable<real, wide> products = {force_rows<real, wide>, energy_and_slope<real, wide>,
+                                               feature_moment<real, wide>, tangent_products<real, wide>,
+                                               tangent_sums<real, wide>};
+template <class real>
+constexpr KernelTable<real> table = {products<real, real>,  fchl19_values<real>, fchl19_pullback<real>,
+                                     fchl19_jacobian<real>, features<real>,      energy_rows<real>,
+                                     packed_size<real>,     pack<real>,          matrix_product<real>};
+
+const Kernels kernels = {QML_TEXT(QML_ISA), table<float>, table<double>, products<float, double>};
 
 } // namespace QML_ISA
 } // namespace qml

@@ -25,13 +25,14 @@ int64_t lower_bound(const int64_t *owner, int64_t n, int64_t first) {
 
 } // namespace
 
-template <class real>
-void tangent_products(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, const real *x,
+template <class real, class wide>
+void tangent_products(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, const wide *x,
                       double *out, int threads) {
   if (n_tangents * rank < small_work) threads = 1;
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (int64_t t = 0; t < n_tangents; ++t) {
-    const real *a = tangents + t * rank, *b = x + owner[t] * rank;
+    const real *a = tangents + t * rank;
+    const wide *b = x + owner[t] * rank;
     double sum = 0.0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t k = 0; k < rank; ++k) sum += double(a[k]) * double(b[k]);
@@ -39,31 +40,37 @@ void tangent_products(int64_t rank, int64_t n_tangents, const real *tangents, co
   }
 }
 
-template <class real>
+template <class real, class wide>
 void tangent_sums(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,
-                  const double *coefficients, int64_t n_owners, real *out, int threads) {
+                  const double *coefficients, int64_t n_owners, wide *out, int threads) {
   if (n_tangents * rank < small_work) threads = 1;
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (int part = 0; part < threads; ++part) {
     const int64_t first = n_owners * part / threads, last = n_owners * (part + 1) / threads;
-    for (int64_t k = first * rank; k < last * rank; ++k) out[k] = real(0);
+    for (int64_t k = first * rank; k < last * rank; ++k) out[k] = wide(0);
     const int64_t end = lower_bound(owner, n_tangents, last);
     for (int64_t t = lower_bound(owner, n_tangents, first); t < end; ++t) {
-      const real *a = tangents + t * rank, by = real(coefficients[t]);
-      real *to = out + owner[t] * rank;
+      const real *a = tangents + t * rank;
+      const wide by = wide(coefficients[t]);
+      wide *to = out + owner[t] * rank;
 #pragma omp simd
-      for (int64_t k = 0; k < rank; ++k) to[k] += by * a[k];
+      for (int64_t k = 0; k < rank; ++k) to[k] += by * wide(a[k]);
     }
   }
 }
 
-template void tangent_products<float>(int64_t, int64_t, const float *, const int64_t *, const float *, double *, int);
-template void tangent_products<double>(int64_t, int64_t, const double *, const int64_t *, const double *, double *,
-                                       int);
-template void tangent_sums<float>(int64_t, int64_t, const float *, const int64_t *, const double *, int64_t, float *,
-                                  int);
-template void tangent_sums<double>(int64_t, int64_t, const double *, const int64_t *, const double *, int64_t,
-                                   double *, int);
+template void tangent_products<float, float>(int64_t, int64_t, const float *, const int64_t *, const float *, double *,
+                                             int);
+template void tangent_products<double, double>(int64_t, int64_t, const double *, const int64_t *, const double *,
+                                               double *, int);
+template void tangent_products<float, double>(int64_t, int64_t, const float *, const int64_t *, const double *,
+                                              double *, int);
+template void tangent_sums<float, float>(int64_t, int64_t, const float *, const int64_t *, const double *, int64_t,
+                                         float *, int);
+template void tangent_sums<double, double>(int64_t, int64_t, const double *, const int64_t *, const double *, int64_t,
+                                           double *, int);
+template void tangent_sums<float, double>(int64_t, int64_t, const float *, const int64_t *, const double *, int64_t,
+                                          double *, int);
 
 } // namespace QML_ISA
 } // namespace qml

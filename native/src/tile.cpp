@@ -85,9 +85,9 @@ void Tile<real>::multiply(const ModelIn<real> &model, const std::vector<Buffer<r
 template <class real> void Tile<real>::contract(const ModelIn<real> &model, int threads) {
   const int64_t *first_row = first_row_.begin();
   for (int e = 0; e < model.n_elements(); ++e)
-    model.kernels.energy_and_slope(model.maps[size_t(e)], first_row[e + 1] - first_row[e],
-                                   projected_.begin() + first_row[e] * model.rank, model.weights[size_t(e)],
-                                   energy_.begin() + first_row[e], slope_.begin() + first_row[e] * model.rank, threads);
+    model.kernels.products.energy_and_slope(
+        model.maps[size_t(e)], first_row[e + 1] - first_row[e], projected_.begin() + first_row[e] * model.rank,
+        model.weights[size_t(e)], energy_.begin() + first_row[e], slope_.begin() + first_row[e] * model.rank, threads);
 }
 
 // Gradients back to where their pairs are listed, and their sums in double.

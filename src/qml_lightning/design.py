@@ -110,11 +110,18 @@ def _virial_tangents(pairs: Pairs, vectors: Tensor, jacobian: Tensor, structures
 
 
 def rows_of_kind(
-    basis: Basis, at: Environments, kind: str, wanted: Tensor | None = None, out: Tensor | None = None
+    basis: Basis,
+    at: Environments,
+    kind: str,
+    wanted: Tensor | None = None,
+    out: Tensor | None = None,
+    *,
+    wide: bool = False,
 ) -> Tensor:
     """Rows of "energies", "forces" or "stress", (rows, weights) in float64: those with the numbers `wanted`, or all.
 
-    They are written to `out` by the kernels, and no other array of their size is made.
+    They are written to `out` by the kernels, and no other array of their size is made. `wide`: all but sines and
+    cosines in float64, as in products that form no rows; that takes twice as long.
     """
     n_rows = at.n_structures if kind == "energies" else at.tangents[kind].n_rows
     if wanted is None:
@@ -127,7 +134,7 @@ def rows_of_kind(
     if kind == "energies":
         _add_energies(basis, at, place[at.structure], out)
     else:
-        _add_tangents(basis, at, at.tangents[kind], place[at.tangents[kind].row], out)
+        _add_tangents(basis, at, at.tangents[kind], place[at.tangents[kind].row], out, wide)
     return out
 
 
@@ -138,7 +145,7 @@ def _add_energies(basis: Basis, at: Environments, place: Tensor, out: Tensor) ->
         basis.kernels.energy_rows(feature_map, at.rho[atoms], place[atoms], out[:, basis.columns(e)])
 
 
-def _add_tangents(basis: Basis, at: Environments, tangents: Tangents, place: Tensor, out: Tensor) -> None:
+def _add_tangents(basis: Basis, at: Environments, tangents: Tangents, place: Tensor, out: Tensor, wide: bool) -> None:
     """Σ z′(ρ) · tangent over the tangents of each row; `place` is that of each tangent."""
     element_of_tangent = at.element[tangents.owner]
     local = torch.empty_like(at.element)
@@ -149,7 +156,7 @@ def _add_tangents(basis: Basis, at: Environments, tangents: Tangents, place: Ten
         basis.kernels.force_rows(
             feature_map,
             at.rho[atoms],
-            tangents.vector[chosen],
+            tangents.vector[chosen].double() if wide else tangents.vector[chosen],
             local[tangents.owner[chosen]],
             place[chosen],
             out[:, basis.columns(e)],
@@ -179,13 +186,14 @@ def labelled_rows(
     weight_of: Callable[[str], float] = lambda kind: 1.0,
     first: int = 0,
     most: int | None = None,
+    wide: bool = False,
 ) -> Iterator[tuple[str, Tensor, Tensor, int]]:
     """Rows, written where there is `room` for them, and targets: kind, (n, weights), (n,), structures that are done.
 
     A target that is NaN is not known, and its row is not made. Rows of energies and virials, which grow with the
     structure, are divided by atoms^size_exponent, and all are multiplied by the weight of their kind. Begins with the
     structure `first`, which must begin a chunk for the chunks to be those of a run from the start. `most`: numbers at
-    once, in rows and in features of atoms, where memory is short.
+    once, in rows and in features of atoms, where memory is short. `wide`: as in `rows_of_kind`.
     """
     one = torch.ones_like(structures.counts)
     per_structure = {"energies": one, "forces": 3 * structures.counts, "stress": len(VOIGT) * one}
@@ -207,7 +215,7 @@ def labelled_rows(
                 z = room(kind, len(left))
                 here, left = left[: len(z)], left[len(z) :]
                 assert len(here) or not len(left), "rows came that no room was made for"
-                rows_of_kind(basis, at, kind, here.to(basis.device), z)
+                rows_of_kind(basis, at, kind, here.to(basis.device), z, wide=wide)
                 if bool((factor != 1).any()):
                     z *= factor[here].to(z)[:, None]
                 whole = kind == tuple(targets)[-1] and not len(left)

@@ -24,7 +24,8 @@ class MatrixFreeRows:
 
     Z w is a prediction: per-atom energies and slopes, then tangents · slopes.
     Zᵀ v is a directional derivative: tangents added up with the residuals, then one moment of the features.
-    Memory: environments and tangents, but no (rows, weights) array.
+    Memory: environments and tangents, but no (rows, weights) array. Environments, tangents and angles are in the
+    precision of the basis and the same numbers each time; all products and sums with them are float64.
     """
 
     basis: Basis
@@ -52,11 +53,9 @@ class MatrixFreeRows:
         """Z w, (rows,)."""
         at, basis = self.at, self.basis
         energy = torch.zeros(len(at.rho), dtype=torch.float64, device=basis.device)
-        slope = torch.zeros_like(at.rho)
+        slope = torch.zeros_like(at.rho, dtype=torch.float64)
         for e, (atoms, rho) in enumerate(zip(self._atoms_by_element, self._rho_by_element, strict=True)):
-            energy[atoms], slope[atoms] = basis.kernels.energy_and_slope(
-                basis.maps[e], rho, basis.like(weights[basis.columns(e)])
-            )
+            energy[atoms], slope[atoms] = basis.kernels.energy_and_slope(basis.maps[e], rho, weights[basis.columns(e)])
         parts = []
         for kind in self.kinds:
             if kind == "energies":
@@ -73,11 +72,12 @@ class MatrixFreeRows:
         """Zᵀ v, (weights,)."""
         at, basis = self.at, self.basis
         parts = dict(zip(self.kinds, (residual * self.factor).split(self._rows_of_kinds), strict=True))
-        coefficients = basis.like(parts["energies"])[at.structure] if "energies" in parts else None
-        moves = torch.zeros_like(at.rho) if at.tangents else None
+        coefficients = parts["energies"][at.structure] if "energies" in parts else None
+        moves = torch.zeros_like(at.rho, dtype=torch.float64) if at.tangents else None
         for kind, moving in at.tangents.items():
             assert moves is not None
-            moves += basis.kernels.tangent_sums(moving.vector, moving.owner, parts[kind][moving.row], len(at.rho))
+            by = parts[kind][moving.row]
+            moves += basis.kernels.tangent_sums(moving.vector, moving.owner, by, len(at.rho), torch.float64)
         out = torch.zeros(self.n_columns, dtype=torch.float64, device=basis.device)
         for e, (atoms, rho) in enumerate(zip(self._atoms_by_element, self._rho_by_element, strict=True)):
             out[basis.columns(e)] += basis.kernels.feature_moment(

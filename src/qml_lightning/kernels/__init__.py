@@ -72,7 +72,9 @@ class Kernels(Protocol):
 
     def tangent_products(self, tangents: Tensor, owner: Tensor, x: Tensor) -> Tensor: ...
 
-    def tangent_sums(self, tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners: int) -> Tensor: ...
+    def tangent_sums(
+        self, tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners: int, dtype: torch.dtype | None = None
+    ) -> Tensor: ...
 
 
 @dataclass(frozen=True)

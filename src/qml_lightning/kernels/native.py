@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -28,6 +29,8 @@ NAME = "native"
 ABI_VERSION = 2
 _LIBRARY = "libqml_lightning.so"
 _SUFFIX = {torch.float32: "f32", torch.float64: "f64"}
+# of products with features, by the type of the features and of what they are multiplied with
+_PRODUCT_SUFFIX = {(one, one): suffix for one, suffix in _SUFFIX.items()} | {(torch.float32, torch.float64): "mixed"}
 _ANGULAR = {"pair": 0, "series": 1}
 _ERRORS: dict[int, type[QMLError]] = {1: InputError, 2: InputError, 3: ResourceError}
 
@@ -74,6 +77,8 @@ _SIGNATURES: dict[str, list[type]] = {
     "fchl19_jacobian": [POINTER(FCHL19Struct), _I, _P, _P, _P, _I, _P, _P, c_int32],
     "features": [POINTER(FeatureMapStruct), _I, _P, _P, c_int32],
     "energy_rows": [POINTER(FeatureMapStruct), _I, _P, _P, _I, _P, _I, c_int32],
+}
+_PRODUCTS: dict[str, list[type]] = {
     "force_rows": [POINTER(FeatureMapStruct), _I, _P, _I, _P, _P, _P, _I, _P, _I, c_int32],
     "energy_and_slope": [POINTER(FeatureMapStruct), _I, _P, _P, _P, _P, c_int32],
     "feature_moment": [POINTER(FeatureMapStruct), _I, _P, _P, _P, _P, c_int32],
@@ -115,8 +120,8 @@ def _library() -> ctypes.CDLL:
     library.qml_isa.restype = c_char_p
     library.qml_use_isa.argtypes = [c_char_p]
     library.qml_use_isa.restype = c_int32
-    for name, arguments in _SIGNATURES.items():
-        for suffix in _SUFFIX.values():
+    for signatures, suffixes in ((_SIGNATURES, _SUFFIX), (_PRODUCTS, _PRODUCT_SUFFIX)):
+        for (name, arguments), suffix in itertools.product(signatures.items(), suffixes.values()):
             function = getattr(library, f"qml_{name}_{suffix}", None)
             if function is None:
                 raise ImportError(f"{path} has no qml_{name}_{suffix}: it is older than this package. Build it anew.")
@@ -156,7 +161,19 @@ def _check(code: int) -> None:
 def _call(name: str, dtype: torch.dtype, *arguments: object) -> None:
     if dtype not in _SUFFIX:
         raise InputError(f"The native kernels know float32 and float64, got {dtype}.")
-    function: Callable[..., int] = getattr(_library(), f"qml_{name}_{_SUFFIX[dtype]}")
+    _run(f"qml_{name}_{_SUFFIX[dtype]}", *arguments)
+
+
+def _call_product(name: str, dtype: torch.dtype, wide: torch.dtype, *arguments: object) -> None:
+    if (dtype, wide) not in _PRODUCT_SUFFIX:
+        raise InputError(
+            f"The native kernels multiply float32 with either precision and float64 with float64, got {dtype}, {wide}."
+        )
+    _run(f"qml_{name}_{_PRODUCT_SUFFIX[dtype, wide]}", *arguments)
+
+
+def _run(name: str, *arguments: object) -> None:
+    function: Callable[..., int] = getattr(_library(), name)
     _check(function(*arguments, torch.get_num_threads()))
 
 
@@ -289,15 +306,16 @@ def force_rows(f: FeatureMap, x: Tensor, tangents: Tensor, owner: Tensor, row: T
     _shaped("x", x, len(x), f.rank)
     _shaped("tangents", tangents, len(owner), f.rank)
     _shaped("row", row, len(owner))
-    dtype = x.dtype
-    _call(
+    dtype, wide = x.dtype, tangents.dtype
+    _call_product(
         "force_rows",
         dtype,
+        wide,
         byref(_map(f, dtype)),
         len(x),
         _address(x, dtype),
         len(owner),
-        _address(tangents, dtype),
+        _address(tangents, wide),
         _address(owner, torch.int64),
         _address(row, torch.int64),
         *_rows(f, out),
@@ -319,17 +337,18 @@ def _rows(f: FeatureMap, out: Tensor) -> tuple[int, int, int]:
 def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
     _shaped("x", x, len(x), f.rank)
     _shaped("weights", weights, f.n_features)
-    energy, slope = x.new_empty(len(x), dtype=torch.float64), torch.empty_like(x)
-    dtype = x.dtype
-    _call(
+    dtype, wide = x.dtype, weights.dtype
+    energy, slope = x.new_empty(len(x), dtype=torch.float64), torch.empty_like(x, dtype=wide)
+    _call_product(
         "energy_and_slope",
         dtype,
+        wide,
         byref(_map(f, dtype)),
         len(x),
         _address(x, dtype),
-        _address(weights, dtype),
+        _address(weights, wide),
         _address(energy, torch.float64),
-        _address(slope, dtype),
+        _address(slope, wide),
     )
     return energy, slope
 
@@ -340,16 +359,18 @@ def feature_moment(f: FeatureMap, x: Tensor, coefficients: Tensor | None, tangen
         _shaped("coefficients", coefficients, len(x))
     if tangents is not None:
         _shaped("tangents", tangents, len(x), f.rank)
+    given = coefficients if tangents is None else tangents
     moment = x.new_zeros(f.n_features, dtype=torch.float64)
-    dtype = x.dtype
-    _call(
+    dtype, wide = x.dtype, x.dtype if given is None else given.dtype
+    _call_product(
         "feature_moment",
         dtype,
+        wide,
         byref(_map(f, dtype)),
         len(x),
         _address(x, dtype),
-        _address(coefficients, dtype),
-        _address(tangents, dtype),
+        _address(coefficients, wide),
+        _address(tangents, wide),
         _address(moment, torch.float64),
     )
     return moment
@@ -382,37 +403,41 @@ def tangent_products(tangents: Tensor, owner: Tensor, x: Tensor) -> Tensor:
     _shaped("owner", owner, n)
     _shaped("x", x, len(x), rank)
     out = torch.empty(n, dtype=torch.float64)
-    dtype = tangents.dtype
-    _call(
+    dtype, wide = tangents.dtype, x.dtype
+    _call_product(
         "tangent_products",
         dtype,
+        wide,
         rank,
         n,
         _address(tangents, dtype),
         _address(owner, torch.int64),
         len(x),
-        _address(x, dtype),
+        _address(x, wide),
         _address(out, torch.float64),
     )
     return out
 
 
-def tangent_sums(tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners: int) -> Tensor:
+def tangent_sums(
+    tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners: int, dtype: torch.dtype | None = None
+) -> Tensor:
     n, rank = tangents.shape
     _shaped("owner", owner, n)
     _shaped("coefficients", coefficients, n)
-    out = tangents.new_empty(n_owners, rank)
-    dtype = tangents.dtype
+    narrow, wide = tangents.dtype, dtype or tangents.dtype
+    out = tangents.new_empty(n_owners, rank, dtype=wide)
     doubles = coefficients.double().contiguous()  # by name: it must live until the call returns
-    _call(
+    _call_product(
         "tangent_sums",
-        dtype,
+        narrow,
+        wide,
         rank,
         n,
-        _address(tangents, dtype),
+        _address(tangents, narrow),
         _address(owner, torch.int64),
         _address(doubles, torch.float64),
         n_owners,
-        _address(out, dtype),
+        _address(out, wide),
     )
     return out

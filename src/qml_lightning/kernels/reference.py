@@ -213,7 +213,7 @@ def linear(f: FeatureMap, x: Tensor, first: int = 0, last: int | None = None) ->
     """The linear part for the frequencies first:last, without phases: (n, rank) → (n, last − first)."""
     last = f.n_frequencies if last is None else last
     if f.matrix is not None:
-        return x @ f.matrix[first:last].T
+        return x @ f.matrix[first:last].T.to(x)
     assert f.signs is not None
     assert f.row_scale is not None
     y = x[:, None, :]
@@ -226,7 +226,7 @@ def linear_transposed(f: FeatureMap, y: Tensor, first: int = 0, last: int | None
     """The transpose of `linear`: (n, last − first) → (n, rank)."""
     last = f.n_frequencies if last is None else last
     if f.matrix is not None:
-        return y @ f.matrix[first:last]
+        return y @ f.matrix[first:last].to(y)
     assert f.signs is not None
     assert f.row_scale is not None
     x: Tensor = (y * f.row_scale[first:last]).unflatten(1, (-1, f.rank))
@@ -253,13 +253,14 @@ def energy_rows(f: FeatureMap, x: Tensor, row: Tensor, out: Tensor) -> None:
     for first, last in _tiles(f, len(x)):
         u = linear(f, x, first, last) + f.phases[first:last]
         for part, values in zip(_parts(f, out), (u.cos(), u.sin()), strict=False):
-            part[:, first:last].index_add_(0, row, (f.amplitude * values).double())
+            part[:, first:last].index_add_(0, row, values.double(), alpha=f.amplitude)
 
 
 def force_rows(f: FeatureMap, x: Tensor, tangents: Tensor, owner: Tensor, row: Tensor, out: Tensor) -> None:
     """out[row] += derivative of the features of x[owner] along each tangent, in float64.
 
-    x (atoms, rank), tangents (n, rank), out (rows, n_features).
+    x (atoms, rank), tangents (n, rank), out (rows, n_features). Tangents may be float64 where x is float32: sines and
+    cosines are then those of float32, products and sums float64.
     """
     for first, last in _tiles(f, len(tangents)):
         u = linear(f, x, first, last) + f.phases[first:last]
@@ -275,14 +276,17 @@ def _parts(f: FeatureMap, out: Tensor) -> tuple[Tensor, ...]:
 
 
 def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    """Σ_f w_f z_f(ρ) of each atom, (atoms,) float64, and its gradient by ρ, (atoms, rank)."""
+    """Σ_f w_f z_f(ρ) of each atom, (atoms,) float64, and its gradient by ρ, (atoms, rank), in the type of the weights.
+
+    Weights may be float64 where x is float32: sines and cosines are then those of float32, products and sums float64.
+    """
     energy = torch.zeros(len(x), dtype=torch.float64, device=x.device)
-    slope = torch.zeros_like(x)
+    slope = torch.zeros_like(x, dtype=weights.dtype)
     cos_weights = weights[: f.n_frequencies]
     sin_weights = weights[f.n_frequencies :]
     for first, last in _tiles(f):
         u = linear(f, x, first, last) + f.phases[first:last]
-        cosine, sine = u.cos(), u.sin()
+        cosine, sine = u.cos().to(weights), u.sin().to(weights)
         w = cos_weights[first:last]
         value, derivative = cosine @ w, -sine * w
         if f.paired:
@@ -294,7 +298,10 @@ def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor,
 
 
 def feature_moment(f: FeatureMap, x: Tensor, coefficients: Tensor | None, tangents: Tensor | None) -> Tensor:
-    """Σ_i a_i z(ρ_i) + z′(ρ_i) t_i, (n_features,) float64: the transpose of `energy_and_slope` and of `force_rows`."""
+    """Σ_i a_i z(ρ_i) + z′(ρ_i) t_i, (n_features,) float64: the transpose of `energy_and_slope` and of `force_rows`.
+
+    a and t may be float64 where x is float32, as the weights there.
+    """
     moment = torch.zeros(1 + f.paired, f.n_frequencies, dtype=torch.float64, device=x.device)
     for first, last in _tiles(f):
         u = linear(f, x, first, last) + f.phases[first:last]
@@ -314,15 +321,20 @@ def feature_moment(f: FeatureMap, x: Tensor, coefficients: Tensor | None, tangen
 
 
 def tangent_products(tangents: Tensor, owner: Tensor, x: Tensor) -> Tensor:
-    """tangents[t] · x[owner[t]], (tangents,) float64."""
+    """tangents[t] · x[owner[t]], (tangents,) float64; x may be float64 where the tangents are float32."""
     return torch.cat(
         [(run * x[of]).double().sum(1) for run, of in zip(tangents.split(2**16), owner.split(2**16), strict=True)]
     )
 
 
-def tangent_sums(tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners: int) -> Tensor:
-    """Σ coefficients[t] tangents[t] over the tangents of each owner, (owners, rank): the transpose of the above."""
-    out = tangents.new_zeros(n_owners, tangents.shape[1])
+def tangent_sums(
+    tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners: int, dtype: torch.dtype | None = None
+) -> Tensor:
+    """Σ coefficients[t] tangents[t] over the tangents of each owner, (owners, rank): the transpose of the above.
+
+    `dtype`: of products and sums, by default that of the tangents.
+    """
+    out = tangents.new_zeros(n_owners, tangents.shape[1], dtype=dtype or tangents.dtype)
     for run, of, by in zip(tangents.split(2**16), owner.split(2**16), coefficients.split(2**16), strict=True):
-        out.index_add_(0, of, run * by[:, None].to(run))
+        out.index_add_(0, of, run * by[:, None].to(out))
     return out
