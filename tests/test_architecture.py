@@ -13,9 +13,9 @@ PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
 
 # Reading order: a module imports only from those before it (or beside it in the same room).
 READING_ORDER = (
-    "errors", "units", "files", "tensorfile", "resources", "structures", "datasets", "kernels", "neighbours", "verlet",
-    "representation", "projection", "features", "accumulation", "recipes", "baseline", "basis", "design", "matrixfree",
-    "normal", "solve", "krylov", "tiles", "outofcore", "training",
+    "errors", "units", "files", "keeper", "tensorfile", "resources", "structures", "datasets", "kernels", "neighbours",
+    "verlet", "representation", "projection", "features", "accumulation", "recipes", "baseline", "basis", "design",
+    "matrixfree", "normal", "solve", "krylov", "tiles", "outofcore", "training", "iterative", "restart",
     "potential", "equations", "smallerfits", "choice", "distributed", "exact", "modelfile", "equationsfile",
     "checkpoint", "ways", "fit", "metrics", "curves", "learning", "label_check", "adapters", "report", "cli",
 )  # fmt: skip

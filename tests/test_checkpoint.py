@@ -19,10 +19,10 @@ import qml_lightning.equationsfile
 from full_disk import files_up_to
 from killed_fit import MOMENTS, SETTINGS, SIZES, checkpoint_of, data
 from qml_lightning import fit
-from qml_lightning.checkpoint import CheckpointWarning
 from qml_lightning.cli import main
 from qml_lightning.equationsfile import load_equations, load_state
 from qml_lightning.errors import InputError, SolveError
+from qml_lightning.keeper import CheckpointWarning
 from qml_lightning.structures import Labels
 from small_models import argon, recipe
 

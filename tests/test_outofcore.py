@@ -16,11 +16,11 @@ import torch
 import qml_lightning.outofcore as outofcore
 import qml_lightning.resources
 from full_disk import files_up_to
-from qml_lightning.checkpoint import CheckpointWarning
 from qml_lightning.cli import main
 from qml_lightning.distributed import Ranks
 from qml_lightning.errors import InputError, ResourceError, SolveError
 from qml_lightning.fit import fit
+from qml_lightning.keeper import CheckpointWarning
 from qml_lightning.normal import append
 from qml_lightning.outofcore import OutOfCore, Plan, plan
 from qml_lightning.resources import bytes_from, resident_memory

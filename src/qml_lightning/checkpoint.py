@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import time
-import warnings
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,53 +11,26 @@ from torch import Tensor
 from .basis import Drawn, basis_difference, recipe_difference
 from .equations import Equations
 from .equationsfile import Position, load_state, read_equations_header, save_equations
-from .errors import InputError, QMLError
-from .files import check_output, sweep_up
+from .keeper import Keeper
 from .normal import Gram
 from .recipes import Recipe
 from .training import Problem
 
-# Between two checkpoints: at most so much work is lost, and writing takes little of it.
-SECONDS = 180.0
 
-
-class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written. The fit goes on."""
-
-
-def checked_path(path: str | Path, *, resume: bool) -> Path:
-    """The path to write checkpoints to; an InputError if one is there that is not to be resumed."""
-    path = check_output(path, overwrite=True)
-    if path.exists() and not resume:
-        raise InputError(
-            f"There is a checkpoint {path} of a fit that did not end. Go on from it with --resume (resume=True), or "
-            "delete it to begin anew."
-        )
-    return path
-
-
-class Checkpoint:
-    """Where and how often the equations of a fit are written while it gathers them."""
-
-    def __init__(self, path: str | Path, seconds: float = SECONDS, *, resume: bool = False) -> None:
-        self.path = checked_path(path, resume=resume)
-        self.seconds = seconds
-        self._last = time.monotonic()
-        sweep_up(self.path)
+class Checkpoint(Keeper):
+    """The equations of a fit, written while it gathers them."""
 
     def after(self, equations: Equations, done: int, of: int) -> None:
         """Write a checkpoint if it is time and next to no rows wait; a warning if it cannot be written."""
         grams = [part for part in equations.parts.values() if isinstance(part, Gram)]
         longest = max(grams, key=lambda part: part.n, default=None)
-        if time.monotonic() - self._last < self.seconds or (longest is not None and longest.waiting.n and done < of):
+        if not self.due or (longest is not None and longest.waiting.n and done < of):
             return
-        try:
-            save_equations(equations, self.path, overwrite=True, position=Position(done, of))
-        except (OSError, QMLError) as problem:
-            kept = "The last good one is kept" if self.path.exists() else "There is none yet"
-            text = f"The checkpoint at {done} of {of} structures failed: {problem} {kept}; the fit goes on."
-            warnings.warn(CheckpointWarning(text), stacklevel=2)
-        self._last = time.monotonic()
+        position = Position(done, of)
+        self.write(
+            lambda: save_equations(equations, self.path, overwrite=True, position=position),
+            f"{done} of {of} structures",
+        )
 
     def chosen(self) -> tuple[Recipe, dict[str, Any] | None] | None:
         """The recipe that the fit began with, and what spoke for it; None where there is no checkpoint yet."""
@@ -108,8 +78,5 @@ class Checkpoint:
         elif basis is not None:
             why = basis_difference(equations, basis)
         if why or position is None:
-            raise InputError(
-                f"The checkpoint {self.path} is not of this fit: {why}. Use the data and the options it was made with, "
-                "or delete it to begin anew."
-            )
+            raise self.refused(why)
         return replace(equations, recipe=recipe), position.done

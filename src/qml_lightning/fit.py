@@ -13,12 +13,12 @@ import torch
 
 from .baseline import Baseline, fit_baseline, given_baseline
 from .basis import Drawn, recipe_difference
-from .checkpoint import SECONDS, Checkpoint, CheckpointWarning
 from .datasets.dataset import Dataset
 from .distributed import Ranks, on_first
 from .errors import InputError
 from .exact import ExactPotential, ExactRecipe, exact_potential
 from .files import check_output
+from .keeper import SECONDS, CheckpointWarning
 from .kernels import kernels_for
 from .neighbours import check_distances, element_indices
 from .potential import Potential
@@ -120,12 +120,12 @@ def fit(
         potential = _with_kernels(problem, source, start, device, kernels, tell)
     else:
         memory = Memory(memory_limit, None if scratch is None else Path(scratch))
-        keeper = None if checkpoint is None else Checkpoint(checkpoint, checkpoint_seconds, resume=resume)
         work = Work(problem, source, start, basis, device, kernels, memory, ranks, tell)
+        keeper = work.keeper(checkpoint, checkpoint_seconds, keeps=equations is not None, resume=resume)
         if isinstance(recipe, Automatic):
             work = work.settled(recipe, keeper)
-        if start.solver.method == "iterative":
-            potential = work.iteratively()
+        if work.iterates(keeps=equations is not None):
+            potential = work.iteratively(keeper)
         elif not work.fits and equations is None and ranks is None:
             if checkpoint is not None:
                 warnings.warn(CheckpointWarning("The equations are on disk, without checkpoints."), stacklevel=2)

@@ -16,6 +16,8 @@ from .solve import cholesky
 
 # Steps whose vectors are kept before the iteration starts anew from where it is: each keeps a row and its weights.
 WINDOW = 300
+# Errors on held-out rows that differ by less than this, relative, are the same.
+SETTLED = 0.001
 
 
 class Operator(Protocol):
@@ -79,11 +81,15 @@ class State:
         left[0] += self.residual.norm()
         return float(left.norm())
 
+    @property
+    def left(self) -> Tensor:
+        """The residual, (rows,)."""
+        taken = (self.hessenberg[: self.steps + 1, : self.steps] @ self.coefficients) @ self.vectors[: self.steps + 1]
+        return self.residual - taken
+
     def start_anew(self) -> None:
         """An empty window, from the weights found so far."""
-        coefficients = self.coefficients
-        taken = (self.hessenberg[: self.steps + 1, : self.steps] @ coefficients) @ self.vectors[: self.steps + 1]
-        self.base, self.residual = self.weights, self.residual - taken
+        self.base, self.residual = self.weights, self.left
         self.vectors[0] = self.residual / self.residual.norm()
         self.hessenberg.zero_()
         self.steps = 0
@@ -128,16 +134,23 @@ def least_residuals(
     vectors need not be kept, make another norm small, in which a residual may grow a hundredfold on the way.
     Ends when the residual falls below `tolerance`, or when the error on held-out rows, looked at every `look_every`
     iterations, is below that of no model at all and has not fallen by a thousandth in `patience` looks (at first it may
-    rise). Goes on from `state` where one is given.
+    rise), or stays within `SETTLED` over three looks. Goes on from `state` where one is given.
     """
     started = time.perf_counter() - (state.history[-1].seconds if state and state.history else 0.0)
     scale = float(targets.norm())
-    state = state or _start(z, targets, min(WINDOW, most_iterations))
+    if state is None:
+        nothing = torch.zeros(z.n_columns, dtype=torch.float64, device=targets.device)
+        state = rooms(nothing, targets.clone(), min(WINDOW, most_iterations))
     # the error of no model at all: until it is beaten, patience is not tried
     best, looks = (math.inf if held_out is None else held_out(torch.zeros_like(state.base))), 0
     for past in state.history:
         best, looks = _seen(best, looks, past.held_out)
-    while state.number < most_iterations and state.error > tolerance * scale and looks <= patience:
+    while (
+        state.number < most_iterations
+        and state.error > tolerance * scale
+        and looks <= patience
+        and not (looks and _settled(state.history))
+    ):
         if state.steps == len(state.images):
             state.start_anew()
         _step(z, ridge, precondition, state)
@@ -151,14 +164,22 @@ def least_residuals(
     return state
 
 
-def _start(z: Operator, targets: Tensor, window: int) -> State:
-    def room(*shape: int) -> Tensor:
-        return torch.empty(*shape, dtype=torch.float64, device=targets.device)
+def rooms(base: Tensor, residual: Tensor, window: int) -> State:
+    """A state with an empty window of that many steps."""
 
-    vectors = room(window + 1, z.n_rows)
-    vectors[0] = targets / targets.norm()
-    base = torch.zeros(z.n_columns, dtype=torch.float64, device=targets.device)
-    return State(base, targets.clone(), vectors, room(window, z.n_columns), room(window + 1, window).zero_())
+    def room(*shape: int) -> Tensor:
+        return torch.empty(*shape, dtype=torch.float64, device=residual.device)
+
+    vectors = room(window + 1, len(residual))
+    vectors[0] = residual / residual.norm()
+    return State(base, residual, vectors, room(window, len(base)), room(window + 1, window).zero_())
+
+
+def with_ridge(state: State, z: Operator, targets: Tensor, ridge: float, other: float) -> State:
+    """The state to go on from with another ridge: the weights found so far, and what they leave with that one."""
+    weights, left = state.weights, state.left
+    dual = (targets - z.times(weights) - left) / ridge
+    return rooms(weights, left + (ridge - other) * dual, len(state.images))
 
 
 def _step(z: Operator, ridge: float, precondition: Callable[[Tensor], Tensor], state: State) -> None:
@@ -191,3 +212,9 @@ def _seen(best: float, looks: int, error: float | None) -> tuple[float, int]:
     if error < 0.999 * best:
         return error, 1
     return best, looks + (looks > 0)
+
+
+def _settled(history: list[Iteration]) -> bool:
+    """Whether the last three errors on held-out rows are the same but for a little."""
+    errors = [step.held_out for step in history if step.held_out is not None][-3:]
+    return len(errors) == 3 and max(errors) < (1 + SETTLED) * min(errors)

@@ -33,8 +33,9 @@ def check_weights(energy: float, force: float, stress: float) -> None:
 class SolverSettings:
     """How the weights are found once the equations are known."""
 
-    # "direct" needs 8 bytes · N_F² of memory; "iterative" does not, and is faster from 32768 features on
-    method: Literal["direct", "iterative"] = "direct"
+    # "direct" needs 8 bytes · N_F² of memory; "iterative" does not, and is faster with many features and force rows;
+    # "automatic" takes the faster one, and the direct one where equations are to be kept, shared or limited
+    method: Literal["automatic", "direct", "iterative"] = "automatic"
     # how a Gram matrix is summed up: "compensated" is for devices with slow float64; None: what suits the device
     accumulation: Accumulation | None = None
     preconditioner_features: int = 8192  # of the small model whose direct solution guides the iteration
@@ -79,8 +80,8 @@ class Recipe:
             raise InputError(f"The ridge must not be negative, got {self.ridge}.")
         if self.precision not in ("float32", "float64"):
             raise InputError(f'The precision is "float32" or "float64", got {self.precision!r}.')
-        if self.solver.method not in ("direct", "iterative"):
-            raise InputError(f'The solver is "direct" or "iterative", got {self.solver.method!r}.')
+        if self.solver.method not in ("automatic", "direct", "iterative"):
+            raise InputError(f'The solver is "automatic", "direct" or "iterative", got {self.solver.method!r}.')
         if self.solver.accumulation not in (None, *ACCUMULATIONS):
             raise InputError(
                 f'The accumulation is "float64" or "compensated", or None for what suits the device, '

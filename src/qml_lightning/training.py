@@ -1,22 +1,16 @@
-"""What is to be learnt, and two ways to the weights without a Gram matrix in memory: on disk, or never formed."""
+"""What is to be learnt, and the way to the weights with a Gram matrix on disk."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-import torch
 from torch import Tensor
 
 from .baseline import Baseline
 from .basis import Basis
 from .design import BATCH_NUMBERS, labelled_rows, targets_of
-from .errors import SolveError
-from .krylov import SmallModelPreconditioner, least_residuals
-from .matrixfree import matrix_free
-from .normal import Gram
 from .outofcore import OutOfCore, plan
 from .recipes import Recipe
 from .resources import Memory
@@ -89,71 +83,3 @@ def out_of_core_weights(
     out_of_core = {"disk_bytes": disk, "bytes_read": read, "bytes_written": written}
     out_of_core |= {"dual": chosen.dual, "tile": chosen.tile, "rows_at_once": chosen.width}
     return weights, {"solver": "direct", "rows": counts, "out_of_core": out_of_core}
-
-
-def iterative_weights(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> tuple[Tensor, dict[str, Any]]:
-    """Weights by an iteration, preconditioned by a direct fit with fewer features, and a report.
-
-    A few structures are held out: the iteration ends when their error falls no more.
-    """
-    settings = recipe.solver
-    n_small = min(settings.preconditioner_features, basis.maps[0].n_features)
-    n = len(problem.structures)
-    n_held = min(n - 1, round(settings.held_out * n))
-    order = torch.from_numpy(np.random.default_rng(recipe.seed).permutation(n))
-    learn, held = problem.select(order[n_held:].sort().values), problem.select(order[:n_held].sort().values)
-
-    rows, y = matrix_free(basis, learn.structures, learn.targets, recipe)
-    small = rows.with_first(n_small)
-    gram = _small_gram(small.basis, learn, recipe, tell)
-    shift = max(2 * recipe.ridge, settings.shift * float(gram.diagonal().mean()) * (rows.n_rows / n_small) ** 2)
-    precondition = SmallModelPreconditioner(small, gram, shift)
-    state = least_residuals(
-        rows,
-        y,
-        recipe.ridge,
-        precondition,
-        tolerance=settings.tolerance,
-        most_iterations=settings.most_iterations,
-        held_out=_held_out_error(basis, held, recipe) if n_held else None,
-        tell=lambda state: tell("iterations", state.number, settings.most_iterations),
-    )
-    if state.number >= settings.most_iterations and state.history[-1].residual > settings.tolerance:
-        raise SolveError(
-            f"The iteration has not converged after {state.number} steps (residual {state.history[-1].residual:.1e}). "
-            "Use a larger ridge, more preconditioner features or iterations, or the direct solver."
-        )
-    return state.weights, {
-        "solver": "iterative",
-        "rows": counts_of(learn.targets),
-        "held_out_structures": n_held,
-        "preconditioner_features": n_small,
-        "shift": shift,
-        "converged": "residual below the tolerance"
-        if state.history[-1].residual <= settings.tolerance
-        else "held-out error fell no more",
-        "history": [asdict(step) for step in state.history],
-    }
-
-
-def _small_gram(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> Tensor:
-    """Lower triangle of Z_sᵀ Z_s with the weights of the rows."""
-    gram = Gram(basis.n_weights, basis.device)
-    tell("preconditioner", 0, len(problem.structures))
-    for _, _, y, done in labelled_rows(
-        basis,
-        problem.structures,
-        problem.targets,
-        recipe.size_exponent,
-        lambda _, n: gram.room(n),
-        weight_of=recipe.weight_of,
-    ):
-        gram.take(y)
-        tell("preconditioner", done, len(problem.structures))
-    gram.flush()
-    return gram.gram
-
-
-def _held_out_error(basis: Basis, held: Problem, recipe: Recipe) -> Callable[[Tensor], float]:
-    rows, y = matrix_free(basis, held.structures, held.targets, recipe)
-    return lambda weights: float((rows.times(weights) - y).square().mean().sqrt())

@@ -18,12 +18,14 @@ from .equations import empty, fingerprints, gather, provenance, solved
 from .equationsfile import save_equations
 from .errors import InputError
 from .exact import ExactRecipe
+from .iterative import iteration_is_cheaper, prepared
 from .kernels import FeatureMap
 from .normal import Gram
 from .potential import Potential
 from .projection import Projection
 from .recipes import Automatic, Recipe
 from .resources import Memory
+from .restart import Identity, Restart
 from .solve import memory_for_fit
 from .training import (
     BYTES_IN_FLIGHT,
@@ -31,7 +33,6 @@ from .training import (
     Progress,
     batch_numbers,
     counts_of,
-    iterative_weights,
     out_of_core_weights,
 )
 
@@ -73,7 +74,23 @@ class Work:
     def fits(self) -> bool:
         return self.needed <= self.memory.left
 
-    def settled(self, automatic: Automatic, keeper: Checkpoint | None) -> Work:
+    def iterates(self, *, keeps: bool) -> bool:
+        """Whether the equations are never formed: that was asked for, or it is cheaper and nothing else was."""
+        if self.recipe.solver.method != "automatic":
+            return self.recipe.solver.method == "iterative"
+        alone = self.ranks is None and self.memory.limit is None and not keeps
+        accumulation = self.recipe.solver.accumulation in (None, "float64")
+        return alone and accumulation and iteration_is_cheaper(self.problem, self.recipe, self.n_weights)
+
+    def keeper(
+        self, path: str | Path | None, seconds: float, *, keeps: bool, resume: bool
+    ) -> Checkpoint | Restart | None:
+        """What keeps the state of this work in a file, if one is wanted."""
+        if path is None:
+            return None
+        return (Restart if self.iterates(keeps=keeps) else Checkpoint)(path, seconds, resume=resume)
+
+    def settled(self, automatic: Automatic, keeper: Checkpoint | Restart | None) -> Work:
         """The same with the free fields of the recipe as the data want them.
 
         They are chosen once, by the first rank; a fit that goes on from a checkpoint has chosen already.
@@ -92,7 +109,7 @@ class Work:
         return on_first(self.ranks, lambda: draw(self.problem.structures, self.recipe, random))
 
     def in_memory(
-        self, given: bool, keeper: Checkpoint | None, equations: str | Path | None, overwrite: bool
+        self, given: bool, keeper: Checkpoint | Restart | None, equations: str | Path | None, overwrite: bool
     ) -> Potential:
         """The equations gathered, by one process or several, kept if that is wanted, and solved."""
         problem, recipe, ranks, tell, most = self.problem, self.recipe, self.ranks, self.tell, self.most
@@ -102,6 +119,7 @@ class Work:
             f"Use fewer features (now {recipe.features.n_features}) or structures"
             + (", or do not keep the equations: they can then be on disk." if ranks is None else ", or fewer ranks."),
         )
+        assert not isinstance(keeper, Restart), "what iterates has no equations"
         prints = fingerprints(problem.structures, problem.labels)
         kept = None if keeper is None else keeper.read(recipe, problem, prints, given, self.basis, self.device)
         if kept is None:
@@ -146,13 +164,20 @@ class Work:
             basis, drawn, *out_of_core_weights(basis, self.problem, self.recipe, self.tell, self.memory)
         )
 
-    def iteratively(self) -> Potential:
+    def iteratively(self, keeper: Checkpoint | Restart | None = None) -> Potential:
         """From equations that are never formed."""
-        drawn = self.drawn()
-        # float64: the preconditioner divides by the ridge, and so would magnify the rounding of float32
-        recipe = replace(self.recipe, precision="float64")
-        basis = make_basis(self.problem.baseline.elements, recipe, *drawn, self.device, self.kernels)
-        return self._potential(basis, drawn, *iterative_weights(basis, self.problem, self.recipe, self.tell))
+        drawn = projection, maps = self.drawn()
+        basis = make_basis(self.problem.baseline.elements, self.recipe, *drawn, self.device, self.kernels)
+        work = prepared(basis, self.problem, self.recipe, self.tell)
+        before, keep = None, None
+        if isinstance(keeper, Restart):
+            identity = Identity.of(
+                self.recipe, self.choice, fingerprints(self.problem.structures, self.problem.labels), projection, maps
+            )
+            before = keeper.read(identity, self.recipe.solver.most_iterations, self.device)
+            keep = lambda state: keeper.after(state, identity)  # noqa: E731
+        state, report = work.solve(self.recipe.ridge, before, keep)
+        return self._potential(basis, drawn, state.weights, report)
 
     def _potential(
         self,
@@ -195,7 +220,7 @@ def special_way(
         raise InputError(
             f"With {chosen[0]} no equations are formed in memory that could be kept. Leave out one of both."
         )
-    if chosen and checkpoint:
+    if chosen and checkpoint and chosen != ["the iterative solver"]:
         raise InputError(f"With {chosen[0]} there are no checkpoints to write or resume. Leave out one of both.")
     if isinstance(recipe, ExactRecipe) and basis:
         raise InputError("Explicit kernels have no random features to take from another model. Leave out the basis.")

@@ -114,9 +114,9 @@ class KeepOptions:
 
     def checkpoint_for(self, model: Path, way: str | None) -> Path | None:
         """Where checkpoints go; None where there are none. An InputError if one must not be overwritten."""
-        from ..checkpoint import checked_path
+        from ..keeper import checked_path
 
-        if way is not None:
+        if way not in (None, "the iterative solver"):
             return None
         return checked_path(self.checkpoint or model.with_name(model.name + ".checkpoint"), resume=self.resume)
 

@@ -55,7 +55,7 @@ class RecipeOptions:
     ] = None  # fmt: skip
     solver: Annotated[
         str | None,
-        Option(help="One factorisation, or an iteration for very many features.", metavar="direct|iterative",
+        Option(help="One factorisation, or an iteration for very many features.", metavar="automatic|direct|iterative",
                rich_help_panel=RECIPE),
     ] = None  # fmt: skip
     accumulation: Annotated[
@@ -111,8 +111,8 @@ class RecipeOptions:
         representation = self._representation(base.representation)
         if self.method in METHODS:
             return self._make_exact(base, representation, precision)
-        if self.solver not in (None, "direct", "iterative"):
-            raise InputError(f"--solver is direct or iterative, got {self.solver!r}.")
+        if self.solver not in (None, "automatic", "direct", "iterative"):
+            raise InputError(f"--solver is automatic, direct or iterative, got {self.solver!r}.")
         if self.accumulation not in (None, *ACCUMULATIONS):
             raise InputError(f"--accumulation is {' or '.join(ACCUMULATIONS)}, got {self.accumulation!r}.")
         if self.threshold is not None:

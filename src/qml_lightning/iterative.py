@@ -1,0 +1,147 @@
+"""Weights by an iteration that a small direct model guides, for one ridge or several from one small Gram matrix."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .basis import Basis
+from .design import labelled_rows
+from .errors import SolveError
+from .krylov import SmallModelPreconditioner, State, least_residuals, with_ridge
+from .matrixfree import MatrixFreeRows, matrix_free
+from .normal import Gram
+from .recipes import Recipe
+from .training import Problem, Progress, counts_of
+
+Report = dict[str, Any]
+
+# An iteration is planned with so many steps, each with so many operations, in the time of a matrix product, for each
+# feature of an atom: sine and cosine, transforms there and back, in a product and a transposed one.
+STEPS, STEP_OPERATIONS = 100, 120.0
+
+
+@dataclass(frozen=True)
+class Iterative:
+    """The equations as products, the small model, and the structures that tell when to stop."""
+
+    rows: MatrixFreeRows
+    targets: Tensor  # (rows,)
+    precondition: SmallModelPreconditioner
+    held_out: Callable[[Tensor], float] | None  # error of weights on structures that are not learnt from
+    recipe: Recipe
+    report: Report
+    tell: Progress
+
+    def solve(
+        self, ridge: float, state: State | None = None, keep: Callable[[State], None] | None = None
+    ) -> tuple[State, Report]:
+        """The state that the iteration ends in, and how it went; goes on from `state` if one is given."""
+        settings = self.recipe.solver
+
+        def after(state: State) -> None:
+            self.tell("iterations", state.number, settings.most_iterations)
+            if keep is not None:
+                keep(state)
+
+        state = least_residuals(
+            self.rows,
+            self.targets,
+            ridge,
+            self.precondition,
+            tolerance=settings.tolerance,
+            most_iterations=settings.most_iterations,
+            held_out=self.held_out,
+            state=state,
+            tell=after,
+        )
+        settled = state.history[-1].residual <= settings.tolerance
+        if state.number >= settings.most_iterations and not settled:
+            raise SolveError(
+                f"The iteration has not converged after {state.number} steps (residual "
+                f"{state.history[-1].residual:.1e}). Use a larger ridge, more preconditioner features or iterations, "
+                "or the direct solver."
+            )
+        return state, {
+            **self.report,
+            "converged": "residual below the tolerance" if settled else "held-out error fell no more",
+            "history": [asdict(step) for step in state.history],
+        }
+
+
+def iteration_is_cheaper(problem: Problem, recipe: Recipe, n_weights: int) -> bool:
+    """Whether an iteration takes less than half of the operations of a direct solution."""
+    rows = sum(counts_of(problem.targets).values())
+    smaller, n_small = min(rows, n_weights), min(recipe.solver.preconditioner_features, n_weights)
+    direct = float(rows) * n_weights * smaller + smaller**3 / 3
+    step = STEP_OPERATIONS * problem.structures.n_atoms * (recipe.features.n_features + n_small)
+    return 2 * (float(rows) * n_small**2 + n_small**3 / 3 + STEPS * step) < direct
+
+
+def prepared(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> Iterative:
+    """All that does not depend on the ridge; a few structures are held out, to tell when to stop."""
+    settings = recipe.solver
+    n_small = min(settings.preconditioner_features, basis.maps[0].n_features)
+    n = len(problem.structures)
+    n_held = min(n - 1, round(settings.held_out * n))
+    order = torch.from_numpy(np.random.default_rng(recipe.seed).permutation(n))
+    learn, held = problem.select(order[n_held:].sort().values), problem.select(order[:n_held].sort().values)
+    rows, targets = matrix_free(basis, learn.structures, learn.targets, recipe)
+    small = rows.with_first(n_small)
+    gram = _small_gram(small.basis, learn, recipe, tell)
+    shift = settings.shift * float(gram.diagonal().mean()) * (rows.n_rows / n_small) ** 2
+    precondition = SmallModelPreconditioner(small, gram, max(2 * recipe.ridge, shift))
+    report = {
+        "solver": "iterative",
+        "rows": counts_of(learn.targets),
+        "held_out_structures": n_held,
+        "preconditioner_features": n_small,
+        "shift": precondition.shift,
+    }
+    error = _held_out_error(basis, held, recipe) if n_held else None
+    return Iterative(rows, targets, precondition, error, recipe, report, tell)
+
+
+def iterative_path(
+    basis: Basis, problem: Problem, recipe: Recipe, ridges: Sequence[float], tell: Progress
+) -> list[tuple[Tensor, Report]]:
+    """Weights and report for each ridge: one small Gram matrix for all, each from where the last one ended."""
+    work = prepared(basis, problem, recipe, tell)
+    found: list[tuple[Tensor, Report]] = []
+    state, last = None, 0.0
+    for ridge in ridges:
+        if state is not None:
+            state = with_ridge(state, work.rows, work.targets, last, ridge)
+        state, report = work.solve(ridge, state)
+        found.append((state.weights, report))
+        last = ridge
+    return found
+
+
+def _small_gram(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> Tensor:
+    """Lower triangle of Z_sᵀ Z_s with the weights of the rows."""
+    gram = Gram(basis.n_weights, basis.device)
+    tell("preconditioner", 0, len(problem.structures))
+    for _, _, y, done in labelled_rows(
+        basis,
+        problem.structures,
+        problem.targets,
+        recipe.size_exponent,
+        lambda _, n: gram.room(n),
+        weight_of=recipe.weight_of,
+        wide=True,  # its rows must be those of the products, or the preconditioner magnifies the difference
+    ):
+        gram.take(y)
+        tell("preconditioner", done, len(problem.structures))
+    gram.flush()
+    return gram.gram
+
+
+def _held_out_error(basis: Basis, held: Problem, recipe: Recipe) -> Callable[[Tensor], float]:
+    rows, y = matrix_free(basis, held.structures, held.targets, recipe)
+    return lambda weights: float((rows.times(weights) - y).square().mean().sqrt())
