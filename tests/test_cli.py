@@ -456,7 +456,7 @@ def program(*arguments: str, **options) -> subprocess.CompletedProcess:
 
 
 def test_help_of_every_command_teaches_with_examples():
-    for command in ("train", "evaluate", "predict", "update", "merge", "info", "datasets"):
+    for command in ("train", "evaluate", "predict", "tune", "update", "merge", "info", "datasets"):
         done = program(command, "--help")
         assert done.returncode == 0
         assert f"qml-lightning {command} " in done.stdout.split("Examples")[1]

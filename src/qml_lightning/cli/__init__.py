@@ -1,4 +1,4 @@
-"""The command line: train, evaluate, predict, learning-curve, update, merge, info, datasets."""
+"""The command line: train, evaluate, predict, learning-curve, tune, update, merge, info, datasets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import datasets, evaluate, info, learning_curve, merge, predict, train, update
+from . import datasets, evaluate, info, learning_curve, merge, predict, train, tune, update
 from .failures import explain
 from .screen import teaching
 
@@ -38,7 +38,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (train, evaluate, predict, learning_curve, update, merge, info, datasets):
+for module in (train, evaluate, predict, learning_curve, tune, update, merge, info, datasets):
     app.command(name=module.__name__.rpartition(".")[2].replace("_", "-"), help=module.HELP)(module.command)
 
 

@@ -29,8 +29,8 @@ class RecipeOptions:
 
     recipe: Annotated[
         str,
-        Option(help="automatic: what is not given is chosen from the data; or one of `qml-lightning info`, as it is.",
-               metavar="NAME", rich_help_panel=RECIPE),
+        Option(help="automatic: what is not given is chosen from the data; or one of `qml-lightning info` or a file of "
+               "`tune`, as it is.", metavar="NAME|FILE", rich_help_panel=RECIPE),
     ] = "automatic"  # fmt: skip
     features: Annotated[
         int | None, Option(help="Number of random features: more is better and slower.", rich_help_panel=RECIPE)
@@ -102,11 +102,14 @@ class RecipeOptions:
 
         from ..accumulation import ACCUMULATIONS
         from ..exact.recipe import METHODS
+        from ..recipefile import load_recipe
         from ..recipes import DEFAULT, NAMED
 
         known = {AUTOMATIC: DEFAULT, **NAMED}
+        if self.recipe not in known and Path(self.recipe).is_file():
+            known = {self.recipe: load_recipe(self.recipe)}
         if self.recipe not in known:
-            raise InputError(f"There is no recipe {self.recipe!r}. Known are {', '.join(known)}.")
+            raise InputError(f"There is no recipe {self.recipe!r}. Known are {', '.join(known)}, or give a file.")
         base = known[self.recipe] if start is None else start
         representation = self._representation(base.representation)
         if self.method in METHODS:
