@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from .design import BATCH_NUMBERS
+from .iterative import iteration_is_cheaper
 from .neighbours import pairs_within
 from .recipes import Automatic, Recipe
 from .representation import ENERGIES
@@ -21,6 +22,8 @@ from .training import BYTES_IN_FLIGHT, Problem, Progress, batch_numbers, counts_
 
 # Part of the operations of the fit that the choice may take; and how many it always may, about a second.
 SHARE, ALWAYS = 0.2, 5e10
+# What an iteration takes of the operations of a direct solution, where it is cheaper (results/iterative_aspirin_32768).
+ITERATION = 0.3
 # Passes over the data and solutions that a choice is planned with.
 PASSES, SOLUTIONS = 5, 25
 # Features of the smaller fits, at most: with more the choice would take minutes and be no better.
@@ -231,7 +234,10 @@ def planned(problem: Problem, recipe: Recipe, memory: Memory) -> tuple[Size, Jud
         made = (structures + (n_held if passes > 1 else 0)) * moves * weights * ROW_OPERATIONS
         return passes * (small**2 * large + made) + solutions * small**3 / 3
 
-    budget = max(ALWAYS, SHARE * operations(n, full, 1, 1))
+    whole = operations(n, full, 1, 1)
+    if recipe.solver.method != "direct" and iteration_is_cheaper(problem, recipe, round(full * weights_for_each)):
+        whole *= ITERATION
+    budget = max(ALWAYS, SHARE * whole)
     step = max(2 * unit(recipe), 128)  # halves and a doubled rank are possible, too
     size = Size(n - n_held, full)
     for n_features in range(min(full, MOST_FEATURES) // step * step, 0, -step):
