@@ -2,7 +2,7 @@
 
     python benchmarks/ablation.py               # goes on with benchmarks/results/ablation.json
     python benchmarks/ablation.py --quick       # small, a few changes; writes nothing
-    python benchmarks/ablation.py --table       # put the table of the result file into docs/accuracy.md
+    python benchmarks/docs_tables.py            # put the table of the result file into docs/accuracy.md
 
 Structures of `train_01` are learnt and others of it tell the error: no test set is looked at. Each model has the best
 of three ridges, all from one pass over the data (`equations.sweep`). The figure of a change is the ratio of its error
@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import ROOT, SHARED_DATA, read, table, write
+from common import SHARED_DATA, read, table, write
 from torch import Tensor
 
 from qml_lightning import Dataset, evaluate, load_dataset, recipes
@@ -34,8 +34,6 @@ from qml_lightning.potential import Potential
 from qml_lightning.recipes import Recipe
 from qml_lightning.representation import ENERGIES_AND_FORCES
 
-PAGE = ROOT / "docs" / "accuracy.md"
-BEGIN, END = "<!-- ablation:begin -->", "<!-- ablation:end -->"
 N_FEATURES, LEARNT, TRIED = 4096, 400, 300
 RIDGES = (1e-10, 1e-9, 1e-8)
 # of several compositions, where the weight of energies of different size matters; ridges for what is less smooth
@@ -254,26 +252,15 @@ def told(results: dict[str, Any]) -> str:
     return table(head, rows)
 
 
-def replaced(text: str, results: dict[str, Any]) -> str:
-    """The page with the table of the results between its marks."""
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n{told(results)}\n{END}{after}"
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--molecules", default=f"ethanol,aspirin,{SEVERAL},malonaldehyde")
     parser.add_argument("--first", default="", help="groups of changes to begin with, with commas")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="small sizes, a few changes; nothing is written")
-    parser.add_argument("--table", action="store_true", help="only put the table into docs/accuracy.md")
     parser.add_argument("--threads", type=int, default=1)
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    if given.table:
-        PAGE.write_text(replaced(PAGE.read_text(encoding="utf-8"), recorded()), encoding="utf-8")
-        return
     n_features = 512 if given.quick else N_FEATURES
     done = [] if given.quick else recorded()["runs"]
     known = {key(run) for run in done}

@@ -8,13 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ablation
 import distributed
 import gram_precision
+import monte_carlo
 from common import ROOT, read
 from readme_table import between
 
 # Page, result file (the name of the marks too), and what makes the table of its results.
 TABLES: tuple[tuple[str, str, Callable[[dict[str, Any]], str]], ...] = (
+    ("docs/accuracy.md", "ablation", ablation.told),
+    ("docs/accuracy.md", "monte_carlo", monte_carlo.told),
     ("docs/method.md", "gram_precision_ethanol_4096", gram_precision.told),
     ("docs/scaling.md", "distributed_ethanol_4096", distributed.told),
 )

@@ -226,32 +226,28 @@ def compared() -> None:
         record = read(f"monte_carlo_{name}")
         if record is None:
             continue
-        first, best = (Point.from_dict(record["results"][which]) for which in ("first", "best"))
-        for case in CASES:
-            if case.targets != search.targets:
-                continue
-            told = results.setdefault(name, {}).setdefault(
-                f"{case.data}, {'+'.join(case.targets)}", {"case": vars(case)}
-            )
-            for which, point in (("first", first), ("best", best)):
-                if told.get(which, {}).get("point") != point.as_dict():
-                    told[which] = errors(case, point)
-                    told[which]["point"] = point.as_dict()
-                    print(name, case.data, which, told[which], flush=True)
+        points = {which: Point.from_dict(record["results"][which]) for which in ("first", "best")}
+        for case in (case for case in CASES if case.targets == search.targets):
+            of = results.setdefault(name, {}).setdefault(case.data, {"case": vars(case)})
+            for which, point in points.items():
+                if of.get(which, {}).get("point") != point.as_dict():
+                    of[which] = errors(case, point) | {"point": point.as_dict()}
+                    print(name, case.data, which, of[which], flush=True)
                     write("monte_carlo", results)
-    print(told_of(results))
+    print(told(results))
 
 
-def told_of(results: dict[str, Any]) -> str:
+def told(results: dict[str, Any]) -> str:
     """The table: errors before and after."""
     rows = []
     for name, cases in results.items():
-        for data, told in cases.items():
-            if "best" in told:
-                kinds = [kind for kind in ("energy_mev", "forces_mev_per_angstrom") if kind in told["best"]]
-                cells = [" / ".join(f"{told[which][kind]:.3g}" for kind in kinds) for which in ("first", "best")]
-                rows.append([name, data, *cells])
-    return table(["search", "data", "before: energy / meV, force / meV/Å", "after"], rows)
+        for data, of in cases.items():
+            if "best" in of:
+                kinds = [kind for kind in ("energy_mev", "forces_mev_per_angstrom") if kind in of["best"]]
+                cells = [" / ".join(f"{of[which][kind]:.3g}" for kind in kinds) for which in ("first", "best")]
+                rows.append([name, data, f"{of['case']['sizes'][0]}", f"{of['case']['n_features']}", *cells])
+    head = ["search", "data", "structures", "features", "before: energy / meV, force / meV/Å", "after"]
+    return table(head, rows)
 
 
 def main() -> None:

@@ -105,8 +105,10 @@ def _line(
 
 def _forecast(axes: Axes, last: int, trend: Trend, colour: object) -> None:
     """What twice as many would give, as an open marker."""
-    axes.plot([last, 2 * last], [1000 * trend.error, 1000 * trend.doubled], ":", color=colour, linewidth=1.0)
-    axes.plot([2 * last], [1000 * trend.doubled], "o", markersize=4, color=colour, markerfacecolor="white")
+    axes.plot(
+        [last, 2 * last], [1000 * trend.error, 1000 * trend.doubled], ":o", color=colour, linewidth=1.0, markersize=4,
+        markerfacecolor="white", markevery=[1], label="last slope carried on",
+    )  # fmt: skip
 
 
 def _ticks(axes: Axes, numbers: Sequence[int]) -> None:
