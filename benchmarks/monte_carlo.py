@@ -242,7 +242,7 @@ def told(results: dict[str, Any]) -> str:
     rows = []
     for name, cases in results.items():
         for data, of in cases.items():
-            if "best" in of:
+            if "best" in of and of["best"]["point"] != of["first"]["point"]:  # something was found
                 kinds = [kind for kind in ("energy_mev", "forces_mev_per_angstrom") if kind in of["best"]]
                 cells = [" / ".join(f"{of[which][kind]:.3g}" for kind in kinds) for which in ("first", "best")]
                 rows.append([name, data, f"{of['case']['sizes'][0]}", f"{of['case']['n_features']}", *cells])

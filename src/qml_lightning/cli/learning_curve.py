@@ -46,8 +46,11 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class CurveRecipe(RecipeOptions):
-    """A recipe with several numbers of features."""
+    """A recipe with several numbers of features; of what can be chosen from the data, only the ridge is."""
 
+    recipe: Annotated[
+        str, Option(help="Starting point; `qml-lightning info` lists them.", metavar="NAME", rich_help_panel=RECIPE)
+    ] = "default"
     features: Annotated[
         str | None,
         Option(help="Numbers of random features, with commas; by default a quarter of the recipe's and all.",
