@@ -59,7 +59,7 @@ def learning_curve(
     come, that of the size before. Without it the recipe's, which makes a peak where rows are about as many as weights.
     `targets`, `reference_energies`, `device`, `kernels`, `progress`: as of `fit`.
     """
-    if recipe.solver.method != "direct":
+    if recipe.solver.method == "iterative":
         raise InputError('A learning curve solves the same equations again and again: use the solver "direct".')
     if seeds < 1:
         raise InputError(f"Wanted at least one seed, got {seeds}.")
