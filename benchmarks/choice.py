@@ -17,7 +17,7 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from common import SHARED_DATA, Headline, read, table, write
+from common import SHARED_DATA, commit, read, table, write
 
 from qml_lightning import Dataset, Recipe, evaluate, fit, load_dataset, recipes
 from qml_lightning.baseline import fit_baseline
@@ -84,6 +84,7 @@ def compared(name: str, n_features: int, n_structures: int | None, quick: bool) 
     mine, settings = errors_of(potential, test), potential.recipe
     best = {kind: min(points, key=lambda point: point[kind]) for kind in mine}
     return {
+        "measured_at": commit()["commit"],
         "chosen": {"sigma": settings.features.sigma, "ridge": settings.ridge, "rank": settings.rank,
                    "energy_weight": settings.energy_weight},
         "errors": mine,
@@ -125,10 +126,7 @@ def main() -> None:
         known = None if options.quick else read(file)  # now: others may have been added meanwhile
         found = (found if known is None else known["results"]) | {name: entry}
         if not options.quick:
-            worst = max(max(entry["ratio"].values()) for entry in found.values())
-            within = f"within {100 * (worst - 1):.0f} % of the best of a grid on the test set"
-            headline = [Headline(f"automatic choice, {options.features} features, {len(found)} systems", within, "")]
-            write(file, found, headline)
+            write(file, found)
         head = [
             "",
             "σ, ridge, weight, rank",
