@@ -21,6 +21,7 @@ SUFFIXES = (".png", ".pdf", ".svg")
 # From few to many: a light and a dark end that print apart, also in grey.
 LIGHT, DARK = (0.55, 0.75, 0.90), (0.05, 0.16, 0.42)
 MARKERS = "osD^vP"
+CARRIED_ON = "last slope carried on"
 # Marks in a decade.
 CLOSE, FAR = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0), (1.0, 2.0, 5.0)
 
@@ -84,7 +85,10 @@ def _panel(axes: Axes, curve: LearningCurve, along: Along, quantity: str) -> Non
     axes.set(xscale="log", yscale="log", xlabel=f"training {along}" if along == "structures" else "random features")
     axes.set_ylabel(f"{WORDS[quantity]} MAE ({QUANTITIES[quantity]})")
     _ticks(axes, numbers)
-    axes.legend(fontsize=7, handlelength=1.6, labelspacing=0.35, loc="best")
+    # what is measured stands above what is not
+    handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
+    handles = dict(sorted(handles.items(), key=lambda item: item[0] == CARRIED_ON))
+    axes.legend(handles.values(), handles.keys(), fontsize=7, handlelength=1.6, labelspacing=0.35, loc="best")
 
 
 def _label(along: Along, fixed: int, trend: Trend | None) -> str:
@@ -107,7 +111,7 @@ def _forecast(axes: Axes, last: int, trend: Trend, colour: object) -> None:
     """What twice as many would give, as an open marker."""
     axes.plot(
         [last, 2 * last], [1000 * trend.error, 1000 * trend.doubled], ":o", color=colour, linewidth=1.0, markersize=4,
-        markerfacecolor="white", markevery=[1], label="last slope carried on",
+        markerfacecolor="white", markevery=[1], label=CARRIED_ON,
     )  # fmt: skip
 
 
