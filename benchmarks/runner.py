@@ -21,6 +21,8 @@ import torch
 from common import RESULTS, ROOT, SHARED_DATA, Headline, commit, read, write
 from drawing import save
 
+from qml_lightning.kernels import kernels_for
+
 FIGURES = ROOT / "benchmarks" / "figures"
 TRIED = ROOT / "build" / "benchmarks"  # where quick runs go
 PUBLISHED = json.loads((ROOT / "benchmarks" / "published.json").read_text(encoding="utf-8"))
@@ -65,8 +67,12 @@ def key_of(cell: Cell) -> str:
 
 
 def chosen(cells: Sequence[Cell], only: Sequence[Sequence[str]]) -> list[Cell]:
-    """The cells that have one of the words of each group."""
-    return [cell for cell in cells if all(any(word in key_of(cell).split() for word in group) for group in only)]
+    """The cells that have one of the words of each group; `seed=1` is more exact than `1`."""
+
+    def words(cell: Cell) -> set[str]:
+        return {*key_of(cell).split(), *(f"{name}={value}" for name, value in cell.items())}
+
+    return [cell for cell in cells if all(words(cell) & set(group) for group in only)]
 
 
 def run(
@@ -119,6 +125,7 @@ def _measured(benchmark: Benchmark, cell: Cell, options: Options) -> dict[str, A
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **commit(),
         "threads": torch.get_num_threads(),
+        "kernels": kernels_for("cpu", torch.float32).NAME,
         "load_average": round(os.getloadavg()[0], 2),
         "seconds": round(seconds, 1),
     }
@@ -149,8 +156,14 @@ def main(benchmarks: Sequence[Benchmark], arguments: Sequence[str] | None = None
     by_name = {benchmark.name: benchmark for benchmark in benchmarks}
     parser.add_argument("names", nargs="*", choices=[*by_name, []], metavar="NAME", help=", ".join(by_name))
     parser.add_argument("--quick", action="store_true", help=f"small sizes, into {TRIED.relative_to(ROOT)}")
-    parser.add_argument("--only", nargs="+", action="append", default=[], metavar="WORD",
-                        help="only cells with one of these words; given several times, all must hold")  # fmt: skip
+    parser.add_argument(
+        "--only",
+        nargs="+",
+        action="append",
+        default=[],
+        metavar="WORD",
+        help="only cells with one of these words, such as ethanol or seed=1; given several times, all must hold",
+    )
     parser.add_argument("--recipe", default="default", help="default, paper or angular-pair")
     parser.add_argument("--again", action="store_true", help="measure cells that are there already, too")
     parser.add_argument("--draw", action="store_true", help="measure nothing: tables and pictures of what is there")

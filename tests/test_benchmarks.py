@@ -43,7 +43,7 @@ def _counting(tried: list[str], fails: str = "") -> runner.Benchmark:
 def test_a_cell_that_is_there_is_not_measured_again_unless_asked(tmp_path):
     tried: list[str] = []
     benchmark = _counting(tried)
-    runner.run(benchmark, QUICK, only=[["uracil"], ["10"]], folder=tmp_path)
+    runner.run(benchmark, QUICK, only=[["molecule=uracil"], ["10", "size=11"]], folder=tmp_path)
     assert tried == ["uracil 10"]
     runner.run(benchmark, QUICK, folder=tmp_path)
     assert sorted(tried) == ["ethanol 10", "ethanol 20", "uracil 10", "uracil 20"]

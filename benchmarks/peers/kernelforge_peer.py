@@ -28,7 +28,6 @@ def frames(data: dict[str, np.ndarray], name: str = "positions") -> tuple[list[n
 def train(task: dict[str, Any], data: dict[str, np.ndarray]) -> dict[str, Any]:
     start = time.perf_counter()
     fitted = model(task, data)
-    # kernelforge learns the derivative of the energy
     fitted.fit(*frames(data), energies=data["energies"] - data["energies"].mean(), forces=list(data["forces"]))
     seconds = time.perf_counter() - start
     energies, forces = fitted.predict(*frames(data, "test_positions"))

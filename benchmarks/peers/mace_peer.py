@@ -6,10 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from e3nn import o3
-from mace import data as mace_data
-from mace import modules
-from mace.tools import AtomicNumberTable, torch_geometric
 from peer import best_of, main, per_atom
 
 CUTOFF, CHANNELS = 5.0, "96x0e"
@@ -17,6 +13,12 @@ MOST_ATOMS = 420  # at once
 
 
 def predict(task: dict[str, Any], data: dict[str, np.ndarray]) -> dict[str, Any]:
+    torch.serialization.add_safe_globals([slice])  # in a file of constants that e3nn 0.4.4 loads, and torch refuses
+    from e3nn import o3
+    from mace import data as mace_data
+    from mace import modules
+    from mace.tools import AtomicNumberTable, torch_geometric
+
     torch.set_num_threads(task["threads"])
     torch.set_default_dtype(torch.float32)
     numbers = data["numbers"].astype(int)
