@@ -84,10 +84,10 @@ def log_axis(axis: Any, ticks: Iterable[float] | None = None) -> None:
         axis.set_ticks([], minor=True)
         return
     low, high = sorted(axis.get_view_interval())
-    # less than a decade or so: name some of the small ticks as well
-    few = high / low < 30
+    # not much more than a decade: name some of the small ticks as well
+    named = "23456789" if high / low < 5 else "25" if high / low < 30 else ""
     axis.set_minor_formatter(
-        FuncFormatter(lambda v, p: plain(v, p) if few and f"{v:e}"[0] in "25" and f"{v:e}"[2:5] == "000" else "")
+        FuncFormatter(lambda value, at: plain(value, at) if f"{value:e}"[0] in named else "")
     )
 
 

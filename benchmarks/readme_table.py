@@ -50,13 +50,14 @@ def compared() -> str:
     models = json.loads(PUBLISHED.read_text(encoding="utf-8"))["rmd17"]["models"]
     path = RESULTS / "rmd17.json"
     cells = json.loads(path.read_text(encoding="utf-8"))["results"] if path.is_file() else []
-    ours: dict[int, dict[str, list[tuple[float, float]]]] = {}
+    ours: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for cell in cells:
-        if "failed" not in cell and cell["cell"]["recipe"] == "default":
-            there = ours.setdefault(cell["cell"]["n_features"], {})
+        if "failed" not in cell:
+            how = "" if cell["cell"]["recipe"] == "default" else f", {cell['cell']['recipe']}"
+            there = ours.setdefault(f"{cell['cell']['n_features']} features{how}", {})
             errors = (cell["energy_mae_mev"], cell["force_mae_mev_per_angstrom"])
             there.setdefault(cell["cell"]["molecule"], []).append(errors)
-    head = ["molecule", *(f"**here, {n} features**" for n in ours), *models]
+    head = ["molecule", *(f"**here, {name}**" for name in ours), *models]
     lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
     for molecule in models["FCHL19 GPR"]:
         row = [molecule]

@@ -164,7 +164,7 @@ def main(benchmarks: Sequence[Benchmark], arguments: Sequence[str] | None = None
         metavar="WORD",
         help="only cells with one of these words, such as ethanol or seed=1; given several times, all must hold",
     )
-    parser.add_argument("--recipe", default="default", help="default, paper or angular-pair")
+    parser.add_argument("--recipe", default="default", help="default, auto, paper or angular-pair")
     parser.add_argument("--again", action="store_true", help="measure cells that are there already, too")
     parser.add_argument("--draw", action="store_true", help="measure nothing: tables and pictures of what is there")
     parser.add_argument("--list", action="store_true", help="the cells, and which of them are there")

@@ -12,8 +12,15 @@ from common import SHARED_DATA
 from runner import WHAT, Entry
 
 from qml_lightning import Dataset, Potential, Recipe, evaluate, fit, load_dataset, recipes
+from qml_lightning.recipes import Automatic
 
-RECIPES = {"default": recipes.DEFAULT, "paper": recipes.PAPER, "angular-pair": recipes.ANGULAR_PAIR}
+AUTO = "auto"  # σ, ridge, energy weight and rank chosen from the training structures, as `fit` does by itself
+RECIPES = {
+    "default": recipes.DEFAULT,
+    AUTO: recipes.DEFAULT,
+    "paper": recipes.PAPER,
+    "angular-pair": recipes.ANGULAR_PAIR,
+}
 MOST_DIRECT = 16384  # features; beyond it the Gram matrix takes a good part of the memory of this machine
 ITERATIVE_RIDGE = 1e-9  # smaller ones are lost in the preconditioner
 ENERGY, FORCE = "energy_mae_mev", "force_mae_mev_per_angstrom"
@@ -25,14 +32,21 @@ def load(name: str) -> Dataset:
     return load_dataset(name, data_folder=SHARED_DATA, labels="required")
 
 
-def recipe_for(name: str, n_features: int, *, seed: int = 0, base: Recipe | None = None, **features: Any) -> Recipe:
+def recipe_for(
+    name: str, n_features: int, *, seed: int = 0, base: Recipe | None = None, **features: Any
+) -> Recipe | Automatic:
     """The recipe of that name with so many features, solved without a Gram matrix where there are many.
 
-    `base`: what "default" stands for, where the defaults are not meant for the data.
+    `base`: what "default" stands for, and "auto" starts from, where the defaults are not meant for the data.
     """
+    recipe = _recipe(name, n_features, seed, base, features)
+    return Automatic(recipe) if name == AUTO else recipe
+
+
+def _recipe(name: str, n_features: int, seed: int, base: Recipe | None, features: dict[str, Any]) -> Recipe:
     if name not in RECIPES:
         raise SystemExit(f"Unknown recipe {name!r}. Known are {', '.join(RECIPES)}.")
-    start = base if name == "default" and base is not None else RECIPES[name]
+    start = base if name in ("default", AUTO) and base is not None else RECIPES[name]
     recipe = replace(start, features=replace(start.features, n_features=n_features, **features), seed=seed)
     if n_features <= MOST_DIRECT:
         return recipe
@@ -50,7 +64,7 @@ def errors(potential: Potential, test: Dataset) -> dict[str, float]:
     return out
 
 
-def fitted(train: Dataset, recipe: Recipe) -> tuple[Potential, dict[str, Any]]:
+def fitted(train: Dataset, recipe: Recipe | Automatic) -> tuple[Potential, dict[str, Any]]:
     """A fit, and what there is to say about it."""
     potential = fit(train, recipe)
     about: dict[str, Any] = {
@@ -58,6 +72,8 @@ def fitted(train: Dataset, recipe: Recipe) -> tuple[Potential, dict[str, Any]]:
         "recipe": potential.recipe.as_dict(),
         "fit_seconds": potential.provenance["seconds"],
     }
+    if "choice" in potential.provenance:
+        about["predicted"] = potential.provenance["choice"]["predicted"]
     solution = potential.provenance["solution"]
     if solution["solver"] == "iterative":
         about |= {"steps": len(solution["history"]), "converged": solution["converged"]}

@@ -60,6 +60,7 @@ def cells(options: Options) -> list[Cell]:
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
     pool, held, test = _pool(options)
     recipe = recipe_for(cell["recipe"], cell["n_features"], base=ENERGIES_ONLY)
+    assert isinstance(recipe, Recipe), "the ridge is chosen at each size, and the rest is given: use --recipe default"
     sizes = (50, 100, 200) if options.quick else SIZES
     equations = _first(pool, sizes[0], recipe)
     curve = []
