@@ -86,9 +86,7 @@ def log_axis(axis: Any, ticks: Iterable[float] | None = None) -> None:
     low, high = sorted(axis.get_view_interval())
     # not much more than a decade: name some of the small ticks as well
     named = "23456789" if high / low < 5 else "25" if high / low < 30 else ""
-    axis.set_minor_formatter(
-        FuncFormatter(lambda value, at: plain(value, at) if f"{value:e}"[0] in named else "")
-    )
+    axis.set_minor_formatter(FuncFormatter(lambda value, at: plain(value, at) if f"{value:e}"[0] in named else ""))
 
 
 def line(
