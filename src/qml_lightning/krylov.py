@@ -60,15 +60,17 @@ class State:
     steps: int = 0  # of the present window
     number: int = 0
     history: list[Iteration] = field(default_factory=list)
+    known: Tensor | None = None  # the coefficients of this step, once they were asked for
 
     @property
     def coefficients(self) -> Tensor:
         """Of the vectors, so that the residual is as small as can be, (steps,)."""
-        matrix = self.hessenberg[: self.steps + 1, : self.steps]
-        first = torch.zeros(self.steps + 1, 1, dtype=matrix.dtype, device=matrix.device)
-        first[0] = self.residual.norm()
-        solution: Tensor = torch.linalg.lstsq(matrix, first).solution
-        return solution[:, 0]
+        if self.known is None or len(self.known) != self.steps:
+            matrix = self.hessenberg[: self.steps + 1, : self.steps]
+            first = torch.zeros(self.steps + 1, 1, dtype=matrix.dtype, device=matrix.device)
+            first[0] = self.residual.norm()
+            self.known = torch.linalg.lstsq(matrix, first).solution[:, 0]
+        return self.known
 
     @property
     def weights(self) -> Tensor:
@@ -92,7 +94,7 @@ class State:
         self.base, self.residual = self.weights, self.left
         self.vectors[0] = self.residual / self.residual.norm()
         self.hessenberg.zero_()
-        self.steps = 0
+        self.steps, self.known = 0, None
 
 
 class SmallModelPreconditioner:
