@@ -475,6 +475,7 @@ def test_interrupting_ends_with_130_and_leaves_nothing_behind(tmp_path):
          "q.fit = lambda *a, **k: (print('working', flush=True), time.sleep(60))\n"
          "sys.exit(cli.main(['train', 'ethanol:train', '-m', 'm.safetensors', '--no-label-check']))"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored by what runs in the background
     )  # fmt: skip
     assert started.stdout is not None
     assert started.stdout.readline() == "working\n"
