@@ -94,7 +94,7 @@ def command(
             raise InputError(f"The numbers are written as {' or '.join(WRITERS)}, got {output}.")
         check_output(output, overwrite)
     if figure is not None:
-        from ..report.curve import check_figure
+        from ..report.figure import check_figure
 
         check_figure(figure, overwrite=overwrite)
     features, chosen_sizes = (
@@ -125,9 +125,10 @@ def command(
     if output is not None:
         write_atomically(output, WRITERS[output.suffix.lower()](curve).encode(), overwrite=overwrite)
     if figure is not None:
-        from ..report.curve import write_figure
+        from ..report.curve import draw
+        from ..report.figure import write_figure
 
-        write_figure(figure, curve, overwrite=overwrite)
+        write_figure(figure, lambda: draw(curve), overwrite=overwrite)
     if as_json:
         show_json(curve.as_dict())
         return

@@ -82,7 +82,7 @@ def command(
     check_output(output, overwrite)
     noted = check_output(journal or output.with_name(output.name + ".journal"), overwrite=True)
     if figure is not None:
-        from ..report.response import check_figure
+        from ..report.figure import check_figure
 
         check_figure(figure, overwrite=overwrite)
     targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()
@@ -109,9 +109,10 @@ def command(
     errors = finite(as_dict(tuning)["tried"][0])
     save_recipe(tuning.best, output, overwrite=overwrite, data=dataset.source.as_dict(), errors=errors)
     if figure is not None:
-        from ..report.response import write_figure
+        from ..report.figure import write_figure
+        from ..report.response import draw
 
-        write_figure(figure, tuning, overwrite=overwrite)
+        write_figure(figure, lambda: draw(tuning), overwrite=overwrite)
     if as_json:
         show_json({"output": str(output), "journal": str(noted), **as_dict(tuning)})
         return

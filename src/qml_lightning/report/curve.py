@@ -2,45 +2,23 @@
 
 from __future__ import annotations
 
-import io
-import os
 import statistics
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..curves import QUANTITIES, WORDS, Along, LearningCurve, Trend
-from ..files import write_atomically
-from .summary import GREY, STYLE, check_report
+from .summary import GREY, STYLE
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-SUFFIXES = (".png", ".pdf", ".svg")
 # From few to many: a light and a dark end that print apart, also in grey.
 LIGHT, DARK = (0.55, 0.75, 0.90), (0.05, 0.16, 0.42)
 MARKERS = "osD^vP"
 CARRIED_ON = "last slope carried on"
 # Marks in a decade.
 CLOSE, FAR = (1.0, 1.5, 2.0, 3.0, 4.0, 5.0, 7.0), (1.0, 2.0, 5.0)
-
-
-def check_figure(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """The path, if the figure can be written there; found out before the work."""
-    return check_report(path, overwrite=overwrite, what="A figure", suffixes=SUFFIXES)
-
-
-def write_figure(path: str | os.PathLike[str], curve: LearningCurve, *, overwrite: bool = False) -> None:
-    """Write the figure as .png, .pdf or .svg."""
-    path = check_figure(path, overwrite=overwrite)
-
-    import matplotlib as mpl
-
-    buffer = io.BytesIO()
-    with mpl.rc_context(STYLE):
-        draw(curve).savefig(buffer, format=path.suffix[1:].lower())
-    write_atomically(path, buffer.getvalue(), overwrite=overwrite)
 
 
 def draw(curve: LearningCurve) -> Figure:

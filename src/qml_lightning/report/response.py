@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import os
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from ..files import write_atomically
 from ..tune import Tried, Tuning
-from .curve import check_figure
 from .summary import GREY, STYLE, TURNS
 
 if TYPE_CHECKING:
@@ -17,20 +13,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KINDS = ("energy", "forces", "stress")
-
-__all__ = ["check_figure", "draw", "write_figure"]
-
-
-def write_figure(path: str | os.PathLike[str], tuning: Tuning, *, overwrite: bool = False) -> None:
-    """Write the figure as .png, .pdf or .svg."""
-    path = check_figure(path, overwrite=overwrite)
-
-    import matplotlib as mpl
-
-    buffer = io.BytesIO()
-    with mpl.rc_context(STYLE):
-        draw(tuning).savefig(buffer, format=path.suffix[1:].lower())
-    write_atomically(path, buffer.getvalue(), overwrite=overwrite)
 
 
 def draw(tuning: Tuning) -> Figure:
