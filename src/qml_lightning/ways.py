@@ -36,6 +36,9 @@ from .training import (
     out_of_core_weights,
 )
 
+# The one way besides that in memory which can be resumed.
+ITERATION = "the iterative solver"
+
 
 @dataclass(frozen=True)
 class Work:
@@ -208,7 +211,7 @@ def special_way(
     """The way other than in memory by one process, if one is asked for; an InputError if two are, or what it lacks."""
     ways = {
         "explicit kernels": isinstance(recipe, ExactRecipe),
-        "the iterative solver": isinstance(recipe, Recipe) and recipe.solver.method == "iterative",
+        ITERATION: isinstance(recipe, Recipe) and recipe.solver.method == "iterative",
         "a limit of memory": limited,
         "several ranks": several,
     }
@@ -220,7 +223,7 @@ def special_way(
         raise InputError(
             f"With {chosen[0]} no equations are formed in memory that could be kept. Leave out one of both."
         )
-    if chosen and checkpoint and chosen != ["the iterative solver"]:
+    if chosen and checkpoint and chosen != [ITERATION]:
         raise InputError(f"With {chosen[0]} there are no checkpoints to write or resume. Leave out one of both.")
     if isinstance(recipe, ExactRecipe) and basis:
         raise InputError("Explicit kernels have no random features to take from another model. Leave out the basis.")

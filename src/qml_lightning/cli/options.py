@@ -115,8 +115,9 @@ class KeepOptions:
     def checkpoint_for(self, model: Path, way: str | None) -> Path | None:
         """Where checkpoints go; None where there are none. An InputError if one must not be overwritten."""
         from ..keeper import checked_path
+        from ..ways import ITERATION
 
-        if way not in (None, "the iterative solver"):
+        if way not in (None, ITERATION):
             return None
         return checked_path(self.checkpoint or model.with_name(model.name + ".checkpoint"), resume=self.resume)
 
