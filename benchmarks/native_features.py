@@ -2,24 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import torch
+from common import best_of
 
 from qml_lightning.kernels import FeatureMap, native
 
 N_FEATURES, RANK, N_TRANSFORMS = 16384, 128, 2
-
-
-def best(function: Callable[[], object], repeats: int) -> float:
-    """Seconds of the fastest of several runs: the machine may be shared."""
-    times = []
-    for _ in range(repeats):
-        start = time.perf_counter()
-        function()
-        times.append(time.perf_counter() - start)
-    return min(times)
 
 
 def sorf(paired: bool) -> FeatureMap:
@@ -43,15 +31,15 @@ def main() -> None:
         torch.set_num_threads(threads)
         u = torch.randn(10500, N_FEATURES)
         out = torch.empty_like(u)
-        floor = best(lambda u=u, out=out: torch.cos(u, out=out), 3)
+        floor = best_of(lambda u=u, out=out: torch.cos(u, out=out), 3)
         print(f"{threads} thread(s)  torch.cos alone, (10500, {N_FEATURES}): {floor / 10500 * 1e6:6.2f} µs/atom")
         del u, out
         for paired in (False, True):
             f = sorf(paired)
             name = "paired  " if paired else "unpaired"
-            many = best(lambda f=f: native.energy_and_slope(f, x, weights), 5)
-            molecule = best(lambda f=f: [native.energy_and_slope(f, x[:n], weights) for n in counts.values()], 200)
-            few = best(lambda f=f: native.energy_and_slope(f, x[:21], weights), 200)
+            many = best_of(lambda f=f: native.energy_and_slope(f, x, weights), 5)
+            molecule = best_of(lambda f=f: [native.energy_and_slope(f, x[:n], weights) for n in counts.values()], 200)
+            few = best_of(lambda f=f: native.energy_and_slope(f, x[:21], weights), 200)
             print(
                 f"  energy and slope, {name}: 10500 atoms {many / 10500 * 1e6:6.2f} µs/atom; "
                 f"21 atoms {few * 1e6:6.1f} µs; aspirin as 9 + 8 + 4 atoms {molecule * 1e6:6.1f} µs"
@@ -67,11 +55,11 @@ def main() -> None:
 def training(f: FeatureMap, x: torch.Tensor, tangents: torch.Tensor, owner: torch.Tensor, row: torch.Tensor) -> None:
     """The kernels of a fit, on the threads that torch has."""
     rows = torch.zeros(int(row.max()) + 1, N_FEATURES, dtype=torch.float64)
-    seconds = best(lambda: native.force_rows(f, x[:420], tangents, owner, row, rows), 3)
+    seconds = best_of(lambda: native.force_rows(f, x[:420], tangents, owner, row, rows), 3)
     print(f"  force rows, {'paired' if f.paired else 'unpaired'}: {seconds / len(owner) * 1e6:6.2f} µs/tangent")
-    seconds = best(lambda: native.feature_moment(f, x, x[:, 0].contiguous(), x), 3)
+    seconds = best_of(lambda: native.feature_moment(f, x, x[:, 0].contiguous(), x), 3)
     print(f"  feature moment, values and tangents: {seconds / len(x) * 1e6:6.2f} µs/atom")
-    seconds = best(lambda: native.features(f, x[:2100]), 3)
+    seconds = best_of(lambda: native.features(f, x[:2100]), 3)
     print(f"  features: {seconds / 2100 * 1e6:6.2f} µs/atom")
 
 
