@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,17 @@ def test_the_search_finds_intrinsics_where_there_are_some():
         pytest.skip("not on x86")
     found = preprocessed(ROOT / "native" / "src" / "fchl19.cpp", "-DQML_ISA=baseline", "-DQML_VECTOR_BYTES=16")
     assert re.search(r"_mm_sqrt_ps", found)
+
+
+def test_a_library_that_cannot_be_used_is_told_and_not_passed_over(tmp_path):
+    """Plain torch then serves, many times slower: the reason must be seen."""
+    library = tmp_path / "libqml_lightning.so"
+    library.write_bytes(b"no library")
+    code = "import torch; from qml_lightning.kernels import kernels_for; print(kernels_for('cpu', torch.float32).NAME)"
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True,
+        env=os.environ | {"QML_LIGHTNING_LIBRARY": str(library)},
+    )  # fmt: skip
+    assert done.stdout == "reference\n"
+    assert "Plain torch takes the place of the native kernels" in done.stderr
+    assert str(library) in done.stderr

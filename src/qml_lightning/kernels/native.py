@@ -10,6 +10,7 @@ import functools
 import itertools
 import os
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from ctypes import POINTER, Structure, byref, c_char_p, c_double, c_int32, c_int64, c_void_p
 from pathlib import Path
@@ -138,8 +139,15 @@ def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
     try:
         _library()
     except (ImportError, OSError) as error:
+        _tell_once(str(error))
         return str(error)
     return None
+
+
+@functools.cache
+def _tell_once(reason: str) -> None:
+    """What is slower by far must not come by itself unseen."""
+    warnings.warn(f"Plain torch takes the place of the native kernels, which cannot be used: {reason}", stacklevel=3)
 
 
 def instruction_set() -> str:
