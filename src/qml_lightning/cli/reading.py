@@ -123,18 +123,20 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group]:
         if trial["size"] == size and trial["score"] <= best.get(key, trial)["score"]:
             best[key] = trial
     rows = [
-        (name, f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
-         *(number(MILLI * error) for error in trial["errors"].values()), "taken" if trial == choice["best"] else "")
+        (f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
+         *(number(MILLI * error) for error in trial["errors"].values()), "taken" * (trial == choice["best"]), name)
         for (name, rank, sigma, weight), trial in sorted(best.items())
     ]  # fmt: skip
+    errors = (f"{kind} / {UNITS[kind]}" for kind in kinds)
+    heads = ["σ", "rank", "weight", "ridge", *errors, "", "representation"]
+    if len({row[-1] for row in rows}) == 1:  # most often: and a screen is narrow
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
     more = f" and {judges['more_energies']:,} energies" if judges["more_energies"] else ""
     title = (
         f"Fits with {size['structures']:,} structures and {size['n_features']:,} features: "
         f"MAE on {judges['structures']:,} others{more}"
     )
-    errors = (f"{kind} / {UNITS[kind]}" for kind in kinds)
-    heads = ("representation", "σ", "rank", "energy weight", "ridge", *errors, "")
-    return [table(title, heads, rows, right=range(1, 5 + len(kinds)))]
+    return [table(title, heads, rows, right=range(4 + len(kinds)))]
 
 
 def _data(source: dict[str, Any]) -> str:
