@@ -11,7 +11,7 @@ import torch
 
 from qml_lightning import krylov
 from qml_lightning.errors import SolveError
-from qml_lightning.krylov import SmallModelPreconditioner, State, least_residuals, with_ridge
+from qml_lightning.krylov import GuidedBySmallModel, Parted, State, least_residuals, trusted_factor, with_ridge
 
 RIDGE = 1e-4
 
@@ -39,9 +39,25 @@ def _problem():
     return z, np.sin(x).sum(1)
 
 
-def _preconditioner(z: np.ndarray, few: int) -> SmallModelPreconditioner:
-    small = np.ascontiguousarray(z[:, :few]) * np.sqrt(z.shape[1] / few)
-    return SmallModelPreconditioner(Dense(small), torch.from_numpy(small.T @ small), RIDGE)
+class Plainly:
+    """The equations with any P⁻¹, product by product: the naive twin of `GuidedBySmallModel`."""
+
+    def __init__(self, z: np.ndarray, precondition) -> None:
+        self.z, self.precondition = Dense(z), precondition
+        self.n_columns = self.z.n_columns
+
+    def image_and_product(self, v, ridge):
+        direction = self.precondition(v)
+        image = self.z.transposed_times(direction)
+        return image, self.z.times(image) + ridge * direction
+
+
+def _guided(z: np.ndarray, few: int, least: float = RIDGE) -> GuidedBySmallModel:
+    n = z.shape[1]
+    small, rest = z[:, :few] * np.sqrt(n / few), z[:, few:] * np.sqrt(n / max(n - few, 1))
+    gram = torch.from_numpy(small.T @ small)
+    parted = Parted(Dense(small), Dense(rest) if few < n else None, few / n, lambda one, other: torch.cat([one, other]))
+    return GuidedBySmallModel(parted, gram, least)
 
 
 def _direct(z, y):
@@ -50,7 +66,7 @@ def _direct(z, y):
 
 def test_the_iteration_reaches_the_direct_solution():
     z, y = _problem()
-    state = least_residuals(Dense(z), torch.from_numpy(y), RIDGE, _preconditioner(z, 128), tolerance=1e-10)
+    state = least_residuals(_guided(z, 128), torch.from_numpy(y), RIDGE, tolerance=1e-10)
     assert np.abs(z @ state.weights.numpy() - z @ _direct(z, y)).max() < 1e-7
     assert state.history[-1].residual <= 1e-10
 
@@ -58,13 +74,11 @@ def test_the_iteration_reaches_the_direct_solution():
 def test_more_features_in_the_preconditioner_need_fewer_iterations():
     z, y = _problem()
     steps = {
-        few: least_residuals(Dense(z), torch.from_numpy(y), RIDGE, _preconditioner(z, few), tolerance=1e-8).number
-        for few in (64, 256)
+        few: least_residuals(_guided(z, few), torch.from_numpy(y), RIDGE, tolerance=1e-8).number for few in (128, 384)
     }
-    without = least_residuals(
-        Dense(z), torch.from_numpy(y), RIDGE, lambda v: v, tolerance=1e-8, most_iterations=5000
-    ).number
-    assert 2 * steps[256] < steps[64] < without
+    nothing = Plainly(z, lambda v: v)
+    without = least_residuals(nothing, torch.from_numpy(y), RIDGE, tolerance=1e-8, most_iterations=5000).number
+    assert 2 * steps[384] < steps[128] < without
 
 
 def test_it_goes_on_from_a_state_as_if_it_had_never_stopped():
@@ -75,8 +89,8 @@ def test_it_goes_on_from_a_state_as_if_it_had_never_stopped():
         if state.number == 5:
             saved.append(copy.deepcopy(state))
 
-    whole = least_residuals(Dense(z), torch.from_numpy(y), RIDGE, _preconditioner(z, 64), tell=keep)
-    again = least_residuals(Dense(z), torch.from_numpy(y), RIDGE, _preconditioner(z, 64), state=saved[0])
+    whole = least_residuals(_guided(z, 64), torch.from_numpy(y), RIDGE, tell=keep)
+    again = least_residuals(_guided(z, 64), torch.from_numpy(y), RIDGE, state=saved[0])
     assert again.number == whole.number
     torch.testing.assert_close(again.weights, whole.weights, rtol=1e-6, atol=1e-9)  # sums at other addresses
 
@@ -84,13 +98,13 @@ def test_it_goes_on_from_a_state_as_if_it_had_never_stopped():
 @pytest.mark.parametrize("other", [1e-3, 1e-5])
 def test_it_goes_on_with_another_ridge_from_the_last_solution(other):
     z, y = _problem()
-    targets, precondition = torch.from_numpy(y), _preconditioner(z, 128)
-    first = least_residuals(Dense(z), targets, RIDGE, precondition, tolerance=1e-10)
+    targets, guided = torch.from_numpy(y), _guided(z, 128)
+    first = least_residuals(guided, targets, RIDGE, tolerance=1e-10)
     state = with_ridge(first, Dense(z), targets, RIDGE, other)
     wanted = np.linalg.solve(z.T @ z + other * np.eye(z.shape[1]), z.T @ y)
     beta = (y - z @ first.weights.numpy()) / RIDGE
     assert np.abs(state.residual.numpy() - (y - z @ (z.T @ beta) - other * beta)).max() < 1e-5
-    found = least_residuals(Dense(z), targets, other, precondition, tolerance=1e-10, state=state)
+    found = least_residuals(guided, targets, other, tolerance=1e-10, state=state)
     assert np.abs(z @ found.weights.numpy() - z @ wanted).max() < 1e-6
 
 
@@ -99,7 +113,7 @@ def test_it_stops_when_held_out_rows_gain_no_more():
     noisy = y + np.random.default_rng(1).normal(scale=0.3, size=len(y))
     learn, hold = slice(0, 120), slice(120, None)
     state = least_residuals(
-        Dense(z[learn]), torch.from_numpy(noisy[learn]), RIDGE, _preconditioner(z[learn], 64), tolerance=1e-14,
+        _guided(z[learn], 64), torch.from_numpy(noisy[learn]), RIDGE, tolerance=1e-14,
         held_out=lambda w: float(np.sqrt(np.mean((z[hold] @ w.numpy() - noisy[hold]) ** 2))), look_every=1,
     )  # fmt: skip
     errors = [step.held_out for step in state.history]
@@ -110,7 +124,7 @@ def test_it_stops_when_held_out_rows_gain_no_more():
 def test_a_window_that_is_full_starts_anew_and_still_arrives(monkeypatch):
     z, y = _problem()
     monkeypatch.setattr(krylov, "WINDOW", 7)
-    state = least_residuals(Dense(z), torch.from_numpy(y), RIDGE, _preconditioner(z, 128), tolerance=1e-8)
+    state = least_residuals(_guided(z, 128), torch.from_numpy(y), RIDGE, tolerance=1e-8)
     assert state.number > 7
     assert np.abs(z @ state.weights.numpy() - z @ _direct(z, y)).max() < 1e-5
 
@@ -118,12 +132,14 @@ def test_a_window_that_is_full_starts_anew_and_still_arrives(monkeypatch):
 def test_the_residual_that_is_told_never_grows_and_is_that_of_the_equations():
     z, y = _problem()
     matrix = z @ z.T + RIDGE * np.eye(len(z))
-    precondition = _preconditioner(z, 64)
-    state = least_residuals(Dense(z), torch.from_numpy(y), RIDGE, precondition, tolerance=1e-9, most_iterations=20)
+    guided = _guided(z, 64)
+    state = least_residuals(guided, torch.from_numpy(y), RIDGE, tolerance=1e-9, most_iterations=20)
     told = [step.residual for step in state.history]
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(told))
     # β is made of the same vectors as the weights, and its residual can be formed here
-    beta = precondition(state.coefficients @ state.vectors[: state.steps])
+    v = (state.coefficients @ state.vectors[: state.steps]).numpy()
+    small = guided.z.small.matrix.numpy()
+    beta = torch.from_numpy(np.linalg.solve(small @ small.T + guided.shift * np.eye(len(z)), v))
     assert told[-1] == pytest.approx(np.linalg.norm(y - matrix @ beta.numpy()) / np.linalg.norm(y), rel=1e-6)
     assert np.abs(z.T @ beta.numpy() - state.weights.numpy()).max() < 1e-6 * np.abs(state.weights.numpy()).max()
 
@@ -131,4 +147,32 @@ def test_the_residual_that_is_told_never_grows_and_is_that_of_the_equations():
 def test_numbers_that_are_not_finite_are_told():
     z, y = _problem()
     with pytest.raises(SolveError, match="broke down"):
-        least_residuals(Dense(z), torch.from_numpy(y), RIDGE, lambda v: v * float("inf"))
+        least_residuals(Plainly(z, lambda v: v * float("inf")), torch.from_numpy(y), RIDGE)
+
+
+@pytest.mark.parametrize("few", [64, 300, 512])
+def test_a_guided_step_is_that_of_the_preconditioner_written_out(few):
+    z, _ = _problem()
+    guided = _guided(z, few)
+    small = z[:, :few] * np.sqrt(512 / few)
+    inverse = torch.from_numpy(np.linalg.inv(small @ small.T + guided.shift * np.eye(len(z))))
+    v = torch.from_numpy(np.random.default_rng(2).normal(size=len(z)))
+    found, wanted = guided.image_and_product(v, 0.01), Plainly(z, lambda v: inverse @ v).image_and_product(v, 0.01)
+    for mine, plain in zip(found, wanted, strict=True):
+        assert float((mine - plain).norm()) < 1e-6 * float(plain.norm())
+
+
+@pytest.mark.parametrize("fall", [0.5, 1.0, 4.0])
+def test_the_shift_leaves_the_small_model_the_dimensions_that_it_is_trusted_with(fall):
+    random = np.random.default_rng(3)
+    axes = np.linalg.qr(random.normal(size=(400, 400)))[0]
+    values = 1e3 * np.exp(-fall * np.arange(400) / 20)
+    gram = torch.from_numpy((axes * values) @ axes.T)
+    low, high = krylov.TRUSTED
+    factor, shift = trusted_factor(gram.clone(), 0.0)
+    dimensions = (values / (values + shift)).sum() / 400
+    # where the spectrum ends in rounding, fewer are there
+    assert (low - 0.05 < dimensions < high + 0.05) or shift == pytest.approx(1e-11 * values.mean())
+    whole = torch.from_numpy((axes * (values + shift)) @ axes.T)
+    torch.testing.assert_close(factor.triu().T @ factor.triu(), whole, rtol=1e-9, atol=1e-9 * float(whole.abs().max()))
+    assert trusted_factor(gram.clone(), 50.0)[1] >= 50.0

@@ -65,12 +65,21 @@ def test_products_are_those_of_the_rows(changes, name, monkeypatch):
     assert torch.allclose(operator.transposed_times(v), z.T @ v[known], atol=1e-10)
 
 
-def test_the_first_features_alone_are_the_rows_of_a_smaller_map():
-    chosen = recipe(n_features=512)
+@pytest.mark.parametrize("changes", [{}, {"paired": True}, {"blocks": True, "paired": True}])
+def test_the_parts_of_the_features_make_up_the_whole(changes):
+    chosen = recipe(n_features=512, **changes)
     basis, structures, targets = _prepared("reference", chosen)
     operator, _ = matrix_free(basis, structures, targets, chosen)
-    small = operator.with_first(128)
-    weights = torch.from_numpy(np.random.default_rng(1).normal(size=128))
-    wide = torch.zeros(512, dtype=torch.float64)
-    wide[:128] = weights * 2.0  # √(512/128): the amplitude of a map of 128 features
-    assert torch.allclose(small.times(weights), operator.times(wide), atol=1e-10)
+    parted = operator.parted(128)
+    random = np.random.default_rng(1)
+    small, rest = (torch.from_numpy(random.normal(size=part.n_columns)) for part in (parted.small, parted.rest))
+    whole = parted.joined(small * parted.share**0.5, rest * (1 - parted.share) ** 0.5)
+    together = parted.share * parted.small.times(small) + (1 - parted.share) * parted.rest.times(rest)
+    assert torch.allclose(operator.times(whole), together, atol=1e-10)
+    v = torch.from_numpy(random.normal(size=operator.n_rows))
+    parts = (
+        parted.small.transposed_times(v) * parted.share**0.5,
+        parted.rest.transposed_times(v) * (1 - parted.share) ** 0.5,
+    )
+    assert torch.allclose(operator.transposed_times(v), parted.joined(*parts), atol=1e-10)
+    assert operator.parted(512).rest is None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -38,6 +38,10 @@ class Basis:
     def columns(self, element: int) -> slice:
         """Where the weights of `element` stand."""
         return columns_of(self.maps, element, self.blocks)
+
+    def part(self, first: int, last: int) -> Basis:
+        """The same with only the features from `first` to `last` of each map."""
+        return replace(self, maps=tuple(feature_map.part(first, last) for feature_map in self.maps))
 
     def like(self, tensor: Tensor) -> Tensor:
         """`tensor` on the device and in the precision of the basis."""

@@ -13,7 +13,7 @@ from torch import Tensor
 from .basis import Basis
 from .design import labelled_rows
 from .errors import SolveError
-from .krylov import SmallModelPreconditioner, State, least_residuals, with_ridge
+from .krylov import GuidedBySmallModel, State, least_residuals, with_ridge
 from .matrixfree import MatrixFreeRows, matrix_free
 from .normal import Gram
 from .recipes import Recipe
@@ -23,7 +23,7 @@ Report = dict[str, Any]
 
 # An iteration is planned with so many steps, each with so many operations, in the time of a matrix product, for each
 # feature of an atom: sine and cosine, transforms there and back, in a product and a transposed one.
-STEPS, STEP_OPERATIONS = 100, 120.0
+STEPS, STEP_OPERATIONS = 100, 180.0
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Iterative:
 
     rows: MatrixFreeRows
     targets: Tensor  # (rows,)
-    precondition: SmallModelPreconditioner
+    guided: GuidedBySmallModel
     held_out: Callable[[Tensor], float] | None  # error of weights on structures that are not learnt from
     recipe: Recipe
     report: Report
@@ -50,10 +50,9 @@ class Iterative:
                 keep(state)
 
         state = least_residuals(
-            self.rows,
+            self.guided,
             self.targets,
             ridge,
-            self.precondition,
             tolerance=settings.tolerance,
             most_iterations=settings.most_iterations,
             held_out=self.held_out,
@@ -79,7 +78,7 @@ def iteration_is_cheaper(problem: Problem, recipe: Recipe, n_weights: int) -> bo
     rows = sum(counts_of(problem.targets).values())
     smaller, n_small = min(rows, n_weights), min(recipe.solver.preconditioner_features, n_weights)
     direct = float(rows) * n_weights * smaller + smaller**3 / 3
-    step = STEP_OPERATIONS * problem.structures.n_atoms * (recipe.features.n_features + n_small)
+    step = STEP_OPERATIONS * problem.structures.n_atoms * recipe.features.n_features
     return 2 * (float(rows) * n_small**2 + n_small**3 / 3 + STEPS * step) < direct
 
 
@@ -92,19 +91,17 @@ def prepared(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> 
     order = torch.from_numpy(np.random.default_rng(recipe.seed).permutation(n))
     learn, held = problem.select(order[n_held:].sort().values), problem.select(order[:n_held].sort().values)
     rows, targets = matrix_free(basis, learn.structures, learn.targets, recipe)
-    small = rows.with_first(n_small)
-    gram = _small_gram(small.basis, learn, recipe, tell)
-    shift = settings.shift * float(gram.diagonal().mean()) * (rows.n_rows / n_small) ** 2
-    precondition = SmallModelPreconditioner(small, gram, max(2 * recipe.ridge, shift))
+    gram = _small_gram(basis.part(0, n_small), learn, recipe, tell)
+    guided = GuidedBySmallModel(rows.parted(n_small), gram, 2 * recipe.ridge)
     report = {
         "solver": "iterative",
         "rows": counts_of(learn.targets),
         "held_out_structures": n_held,
         "preconditioner_features": n_small,
-        "shift": precondition.shift,
+        "shift": guided.shift,
     }
     error = _held_out_error(basis, held, recipe) if n_held else None
-    return Iterative(rows, targets, precondition, error, recipe, report, tell)
+    return Iterative(rows, targets, guided, error, recipe, report, tell)
 
 
 def iterative_path(

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from .basis import Basis
 from .design import VOIGT, Environments, Tangents, environments
+from .krylov import Parted
 from .recipes import Recipe
 from .structures import Structures, batches
 
@@ -92,13 +93,25 @@ class MatrixFreeRows:
     def _rows_of_kinds(self) -> list[int]:
         return [self.at.n_structures if k == "energies" else self.at.tangents[k].n_rows for k in self.kinds]
 
-    def with_first(self, n_features: int) -> MatrixFreeRows:
-        """The same rows in a basis of only the first `n_features` features: the small model of the preconditioner."""
-        maps = tuple(feature_map.first(n_features) for feature_map in self.basis.maps)
-        small = replace(self, basis=replace(self.basis, maps=maps))
+    def parted(self, n_small: int) -> Parted:
+        """The same rows in the first `n_small` features of each map, the small model, and in the rest."""
+        n, paired = self.basis.maps[0].n_features, self.basis.maps[0].paired
+
+        def joined(small: Tensor, rest: Tensor) -> Tensor:
+            halves = [
+                part.view(-1, 1 + paired, size // (1 + paired))
+                for part, size in ((small, n_small), (rest, n - n_small))
+            ]
+            return torch.cat(halves, -1).flatten()
+
+        rest = self._with_part(n_small, n) if n_small < n else None
+        return Parted(self._with_part(0, n_small), rest, n_small / n, joined)
+
+    def _with_part(self, first: int, last: int) -> MatrixFreeRows:
+        part = replace(self, basis=self.basis.part(first, last))
         # environments do not depend on the features: share what was gathered
-        small.__dict__.update({k: v for k, v in self.__dict__.items() if k in ("_atoms_by_element", "_rho_by_element")})
-        return small
+        part.__dict__.update(_atoms_by_element=self._atoms_by_element, _rho_by_element=self._rho_by_element)
+        return part
 
 
 def gather(basis: Basis, structures: Structures, kinds: Collection[str]) -> Environments:

@@ -39,10 +39,6 @@ class SolverSettings:
     # how a Gram matrix is summed up: "compensated" is for devices with slow float64; None: what suits the device
     accumulation: Accumulation | None = None
     preconditioner_features: int = 8192  # of the small model whose direct solution guides the iteration
-    # µ of the preconditioner is this times the mean diagonal of its Gram matrix times (rows / features)², at least two
-    # ridges: what lies below it, the small model cannot tell from chance. Found on ethanol and aspirin, where a µ of a
-    # twentieth takes several times the steps.
-    shift: float = 1.5e-8
     held_out: float = 0.03  # part of the structures that only tell when to stop
     tolerance: float = 1e-6  # of the residual, relative to the targets
     most_iterations: int = 500
@@ -101,7 +97,9 @@ class Recipe:
         parts = dict(values)
         parts["representation"] = FCHL19(**parts["representation"])
         parts["features"] = FeatureSettings(**parts["features"])
-        parts["solver"] = SolverSettings(**parts.get("solver", {}))  # models of before there was a choice
+        solver = dict(parts.get("solver", {}))  # models of before there was a choice have none
+        solver.pop("shift", None)  # of models of before it was found from the small model
+        parts["solver"] = SolverSettings(**solver)
         return cls(**parts)
 
 

@@ -84,15 +84,15 @@ class FeatureMap:
         """√(2/N_F), paired or not."""
         return math.sqrt(2.0 / self.n_features)
 
-    def first(self, n_features: int) -> FeatureMap:
-        """The map of the first `n_features` features, with the amplitude of a map of that many."""
-        n = n_features // (1 + self.paired)
+    def part(self, first: int, last: int) -> FeatureMap:
+        """The map of the features from `first` to `last`, with the amplitude of a map of that many."""
+        begin, end = first // (1 + self.paired), last // (1 + self.paired)
         return replace(
             self,
-            phases=self.phases[:n],
-            signs=None if self.signs is None else self.signs[: n // self.rank],
-            row_scale=None if self.row_scale is None else self.row_scale[:n],
-            matrix=None if self.matrix is None else self.matrix[:n],
+            phases=self.phases[begin:end],
+            signs=None if self.signs is None else self.signs[begin // self.rank : end // self.rank],
+            row_scale=None if self.row_scale is None else self.row_scale[begin:end],
+            matrix=None if self.matrix is None else self.matrix[begin:end],
         )
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> FeatureMap:
