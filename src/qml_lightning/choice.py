@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .design import BATCH_NUMBERS
-from .iterative import iteration_is_cheaper
+from .iterative import iteration_is_cheaper, iteration_operations
 from .neighbours import pairs_within
 from .recipes import Automatic, Recipe
 from .representation import ENERGIES
@@ -22,8 +22,6 @@ from .training import BYTES_IN_FLIGHT, Problem, Progress, batch_numbers, counts_
 
 # Part of the operations of the fit that the choice may take; and how many it always may, about a second.
 SHARE, ALWAYS = 0.2, 5e10
-# What an iteration takes of the operations of a direct solution, where it is cheaper (results/iterative_aspirin_32768).
-ITERATION = 0.3
 # Passes over the data and solutions that a choice is planned with.
 PASSES, SOLUTIONS = 5, 25
 # Features of the smaller fits, at most: with more the choice would take minutes and be no better.
@@ -84,7 +82,8 @@ def choose(
     """The recipe with its free fields as smaller fits to a part of `problem` find them best for another part.
 
     The smaller fits have fewer structures and features in the same proportion, so that they overfit as the fit itself
-    would. Width, energy weight and rank are taken over, the ridge is carried to the full size.
+    would; features beyond the number of rows are not counted. Width, energy weight and rank are taken over, the ridge
+    is carried to the full size.
     """
     started, start, memory = time.perf_counter(), automatic.start, memory or Memory()
     free, (size, judges) = _free(problem, automatic), planned(problem, start, memory)
@@ -96,8 +95,8 @@ def choose(
         passed=lambda n: tell("choosing", min(n, PASSES), PASSES + 1),
     )  # fmt: skip
     tell("choosing", 0, PASSES + 1)
-    shrunk = start.features.n_features / size.n_features
-
+    whole = Size(len(problem.structures), start.features.n_features)
+    shrunk = _telling(problem, start, whole) / _telling(problem, start, size)
     worth = max(WORTH, CHANCE * (judges.structures + judges.more_energies) ** -0.5)
 
     def score(recipe: Recipe) -> float:
@@ -210,6 +209,14 @@ def _shown_by_float32(problem: Problem, recipe: Recipe, predicted: dict[str, flo
     return 2 * atoms * (SINGLE * recipe.force_weight * predicted["forces"] / predicted["energies"]) ** 2
 
 
+def _telling(problem: Problem, recipe: Recipe, size: Size) -> float:
+    """The features that limit a fit of that size: more than it has rows make it the kernel's own, which has one best
+    ridge. Aspirin, 100 structures: 3e-5, 1.5e-5, 5e-6, 4e-6 with 0.32, 0.64, 1.28, 2.56 features for each row."""
+    rows = sum(counts_of(problem.targets).values()) * size.structures / len(problem.structures)
+    weights_for_each = recipe.features.n_weights(len(problem.baseline.elements)) / recipe.features.n_features
+    return min(size.n_features, rows / weights_for_each)
+
+
 def unit(recipe: Recipe) -> int:
     """The number of features is a multiple of this."""
     return (recipe.rank if recipe.features.method == "sorf" else 1) * (1 + recipe.features.paired)
@@ -236,12 +243,13 @@ def planned(problem: Problem, recipe: Recipe, memory: Memory) -> tuple[Size, Jud
 
     whole = operations(n, full, 1, 1)
     if recipe.solver.method != "direct" and iteration_is_cheaper(problem, recipe, round(full * weights_for_each)):
-        whole *= ITERATION
+        whole = iteration_operations(problem, recipe, round(full * weights_for_each))
     budget = max(ALWAYS, SHARE * whole)
+    telling = _telling(problem, recipe, Size(n, full))
     step = max(2 * unit(recipe), 128)  # halves and a doubled rank are possible, too
     size = Size(n - n_held, full)
     for n_features in range(min(full, MOST_FEATURES) // step * step, 0, -step):
-        size = Size(max(1, min(n - n_held, round(n * n_features / full))), n_features)
+        size = Size(max(1, min(n - n_held, round(n * n_features / telling))), n_features)
         weights = round(n_features * weights_for_each)
         counts = [round(per_structure * size.structures)]
         held = 8 * weights * round(per_structure * n_held) + BYTES_IN_FLIGHT * BATCH_NUMBERS

@@ -73,13 +73,19 @@ class Iterative:
         }
 
 
+def iteration_operations(problem: Problem, recipe: Recipe, n_weights: int) -> float:
+    """Multiply-adds of an iterative solution, or what takes as long."""
+    rows, n_small = sum(counts_of(problem.targets).values()), min(recipe.solver.preconditioner_features, n_weights)
+    steps = STEPS * STEP_OPERATIONS * problem.structures.n_atoms * recipe.features.n_features
+    return float(rows) * n_small**2 + n_small**3 / 3 + steps
+
+
 def iteration_is_cheaper(problem: Problem, recipe: Recipe, n_weights: int) -> bool:
     """Whether an iteration takes less than half of the operations of a direct solution."""
     rows = sum(counts_of(problem.targets).values())
-    smaller, n_small = min(rows, n_weights), min(recipe.solver.preconditioner_features, n_weights)
+    smaller = min(rows, n_weights)
     direct = float(rows) * n_weights * smaller + smaller**3 / 3
-    step = STEP_OPERATIONS * problem.structures.n_atoms * recipe.features.n_features
-    return 2 * (float(rows) * n_small**2 + n_small**3 / 3 + STEPS * step) < direct
+    return 2 * iteration_operations(problem, recipe, n_weights) < direct
 
 
 def prepared(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> Iterative:
