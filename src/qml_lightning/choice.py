@@ -21,9 +21,11 @@ from .solve import memory_for_fit
 from .training import BYTES_IN_FLIGHT, Problem, Progress, batch_numbers, counts_of
 
 # Part of the operations of the fit that the choice may take; and how many it always may, about a second.
-SHARE, ALWAYS = 0.2, 5e10
+SHARE, ALWAYS = 0.25, 5e10
 # Passes over the data and solutions that a choice is planned with.
-PASSES, SOLUTIONS = 5, 25
+PASSES, SOLUTIONS = 6, 33
+# A factorisation and what goes with it run at a third of the rate of the products.
+SLOWER = 3.0
 # Features of the smaller fits, at most: with more the choice would take minutes and be no better.
 MOST_FEATURES = 8192
 # Structures that judge, at most, their rows, and more structures of which only the energies do.
@@ -238,8 +240,9 @@ def planned(problem: Problem, recipe: Recipe, memory: Memory) -> tuple[Size, Jud
     def operations(structures: float, n_features: float, passes: int, solutions: int) -> float:
         rows, weights = per_structure * structures, n_features * weights_for_each
         small, large = min(rows, weights), max(rows, weights)
+        product = small**2 * large * (1 if rows > weights else 2)  # of rows with each other: both triangles
         made = (structures + (n_held if passes > 1 else 0)) * moves * weights * ROW_OPERATIONS
-        return passes * (small**2 * large + made) + solutions * small**3 / 3
+        return passes * (product + made) + solutions * SLOWER * small**3 / 3
 
     whole = operations(n, full, 1, 1)
     if recipe.solver.method != "direct" and iteration_is_cheaper(problem, recipe, round(full * weights_for_each)):

@@ -215,6 +215,16 @@ def grown(part: Part, n_more: int) -> Part:
     return larger
 
 
+def as_gram(part: Part) -> Gram:
+    """The same equations as a Gram matrix, for those of which many solutions are wanted."""
+    if isinstance(part, Gram):
+        return part
+    gram = Gram(part.n_columns, part.device, part.n_targets)
+    append(gram, *part.filled())
+    gram.close()
+    return gram
+
+
 def added(one: Part, other: Part) -> Part:
     """The equations of both; the first is used up."""
     if isinstance(other, Rows):

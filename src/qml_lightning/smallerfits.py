@@ -15,16 +15,19 @@ from .design import VOIGT, labelled_rows
 from .equations import Equations, empty, gather
 from .errors import SolveError
 from .features import draw_maps
-from .normal import Part, Rows
+from .normal import Part, Rows, as_gram
 from .projection import principal_axes
 from .recipes import Recipe
 from .representation import FCHL19, PRESETS
-from .solve import Term, ridge_path
+from .solve import Term, dual_rows, inner_products, ridge_path
 from .structures import Labels
 from .training import Problem, counts_of
 
 # Below this part of the trace of the Gram matrix a ridge is lost in rounding.
 ROUNDING = 2 * torch.finfo(torch.float64).eps
+
+# Rows of a kind are taken into a Gram matrix where there is one for each of so many columns: fewer cost little.
+MANY = 16
 
 # So many rows of a kind count half: the error of fewer is chance rather than merit.
 DOUBT = 50
@@ -65,6 +68,7 @@ class _Surface:
     """Equations from one pass over the data, and the rows that judge the solutions for any ridge and energy weight."""
 
     equations: Equations
+    inner: Tensor | None  # products of the rows with each other, where the dual form suits them
     held: dict[str, Rows]
 
 
@@ -105,7 +109,7 @@ class SmallerFits:
             residuals = {kind: torch.full((rows.n,), math.inf) for kind, rows in surface.held.items()}
             if recipe.ridge >= self.rounding(size, recipe):
                 try:
-                    weights = ridge_path(_terms(surface, recipe), [recipe.ridge])[0]
+                    weights = ridge_path(_terms(surface, recipe), [recipe.ridge], inner=surface.inner)[0]
                     residuals = {kind: rows.rows @ weights - rows.targets[:, 0] for kind, rows in surface.held.items()}
                 except SolveError:
                     pass  # too small a ridge
@@ -140,7 +144,13 @@ class SmallerFits:
         prints = torch.zeros(0, dtype=torch.int64)
         equations = empty(learn, prints, {}, recipe, drawn, given=True, device=self.device)
         gather(equations, basis, learn, lambda *_: None, most=self.most)
-        return _Surface(equations, self._judges(basis, recipe))
+        # many solutions are wanted of them: their products are made once
+        if (rows := dual_rows(list(equations.parts.values()))) is not None:
+            return _Surface(equations, inner_products(rows), self._judges(basis, recipe))
+        for kind, part in equations.parts.items():
+            if part.n > basis.n_weights // MANY:
+                equations.parts[kind] = as_gram(part)
+        return _Surface(equations, None, self._judges(basis, recipe))
 
     def _sample(self, recipe: Recipe) -> list[Tensor]:
         """Environments for the axes, those of the fit itself: nothing of the labels is in them."""

@@ -59,19 +59,42 @@ def solve(terms: Sequence[Term], ridge: float) -> Tensor:
     return ridge_path(terms, [ridge], use_up=True)[0]
 
 
-def ridge_path(terms: Sequence[Term], ridges: Sequence[float], *, use_up: bool = False) -> list[Tensor]:
+def ridge_path(
+    terms: Sequence[Term], ridges: Sequence[float], *, use_up: bool = False, inner: Tensor | None = None
+) -> list[Tensor]:
     """The weights for each ridge.
 
-    Rows only, and fewer of them than columns: the dual form w = Zᵀ (Z Zᵀ + ridge)⁻¹ y. Otherwise normal equations, in
-    the memory of the first Gram matrix when the terms may be used up: at large N_F another one would not fit.
+    Rows only, and no more of them than columns: the dual form w = Zᵀ (Z Zᵀ + ridge)⁻¹ y, for which `inner` is Z Zᵀ
+    without the weights if it is known (`inner_products`). Otherwise normal equations, in the memory of the first Gram
+    matrix when the terms may be used up: at large N_F another one would not fit.
     """
-    rows = [term.part for term in terms if isinstance(term.part, Rows)]
-    if len(rows) == len(terms) and sum(part.n for part in rows) < rows[0].n_columns:
-        z = torch.cat([term.weight * term.part.rows[: term.part.n] for term in terms if isinstance(term.part, Rows)])
-        y = torch.cat([term.weight * term.vector(part.filled()[1]) for term, part in zip(terms, rows)])
-        return [z.T @ dual for dual in positive_path(z @ z.T, y, ridges)]
+    if (rows := dual_rows([term.part for term in terms])) is not None:
+        if inner is None:
+            inner = inner_products(rows)
+        weight = torch.cat([torch.full((part.n,), term.weight).to(inner) for term, part in zip(terms, rows)])
+        y = torch.cat([term.vector(part.filled()[1]) for term, part in zip(terms, rows)])
+        duals = positive_path(weight[:, None] * inner * weight, weight * y, ridges)
+        return [_combined(rows, weight * dual) for dual in duals]
     moment = torch.stack([term.weight**2 * term.vector(term.part.moments()) for term in terms]).sum(0)
     return positive_path(_summed(terms, use_up), moment, ridges)
+
+
+def dual_rows(parts: Sequence[Part]) -> list[Rows] | None:
+    """The parts, if the dual form suits them: rows only, and no more of them than columns."""
+    rows = [part for part in parts if isinstance(part, Rows)]
+    return rows if len(rows) == len(parts) and sum(part.n for part in rows) <= rows[0].n_columns else None
+
+
+def inner_products(rows: Sequence[Rows]) -> Tensor:
+    """Z Zᵀ of all rows, one after the other."""
+    z = [part.filled()[0] for part in rows]
+    return torch.cat([torch.cat([one @ other.T for other in z], 1) for one in z])
+
+
+def _combined(rows: Sequence[Rows], dual: Tensor) -> Tensor:
+    """Zᵀ dual."""
+    shares = dual.split([part.n for part in rows])
+    return torch.stack([part.filled()[0].T @ share for part, share in zip(rows, shares, strict=True)]).sum(0)
 
 
 def _summed(terms: Sequence[Term], use_up: bool) -> Tensor:
