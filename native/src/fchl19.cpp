@@ -71,29 +71,31 @@ template <class real, int share> struct ValuesScratch {
   Neighbours<real> neighbours;
   int64_t width, row;  // of the grid, whole vectors; of the angular functions of one neighbour
   real *gaussians;     // (capacity, width) each `share` times
-  real *rows;          // (2, n_angular / share, capacity, share)
+  real *rows;          // (most_rows, n_angular / share, capacity, share)
   real *two_body;      // (padded2)
   real *blocks;        // (n_blocks, n_angular / share, width)
 
   ValuesScratch(const Model<real> &model, const Nothing &, Arena &arena)
       : model(model), neighbours(model, arena), width(whole_vectors<real>(share * model.p.n_radial3)),
         row(model.p.n_angular * model.capacity), gaussians(arena.take<real>(model.capacity * width)),
-        rows(arena.take<real>(2 * row)), two_body(arena.take<real>(model.padded2)),
+        rows(arena.take<real>(most_rows<real> * row)), two_body(arena.take<real>(model.padded2)),
         blocks(arena.take<real>(model.n_blocks * (model.p.n_angular / share) * width)) {}
 
-  // The triples of the neighbours j <= n < j + count with all later ones.
-  template <class Angular, int count> void add_triples(int64_t element, int64_t j) {
-    for (int i = 0; i < count; ++i) triple_row<Angular, share>(neighbours, j + i, j + 1, rows + i * row);
-    const int64_t n_packs = model.p.n_angular / share;
-    for (int64_t other = element; other < model.p.n_elements; ++other) {
-      const int64_t from = neighbours.start[other] > j ? neighbours.start[other] : j + 1;
-      const int64_t to = neighbours.start[other + 1];
-      if (from >= to) continue;
-      real *block = blocks + model.block_index(element, other) * n_packs * width;
-      for (int64_t pack = 0; pack < n_packs; ++pack, block += width) {
-        add_to_grid<count, share>(gaussians, width, j, rows + pack * model.capacity * share, row, from, to, block);
+  // The triples of the neighbours j <= i < j + count with all later ones.
+  template <class Angular> void add_triples(int64_t element, int64_t j, int64_t count) {
+    triple_rows<Angular, share>(neighbours, j, count, rows);
+    over_rows<rows_on_grid>(count, [&](int64_t i, auto number) {
+      for (int64_t other = element; other < model.p.n_elements; ++other) {
+        const int64_t from = neighbours.start[other] > j + i ? neighbours.start[other] : j + i + 1;
+        const int64_t to = neighbours.start[other + 1], n_packs = model.p.n_angular / share;
+        if (from >= to) continue;
+        real *block = blocks + model.block_index(element, other) * n_packs * width;
+        const real *pack = rows + i * row;
+        for (int64_t k = 0; k < n_packs; ++k, block += width, pack += model.capacity * share) {
+          add_to_grid<decltype(number)::value, share>(gaussians, width, j + i, pack, row, from, to, block);
+        }
       }
-    }
+    });
   }
 
   template <class Angular, class io> void compute(const int64_t *segments, const io *vectors, io *out) {
@@ -107,10 +109,8 @@ template <class real, int share> struct ValuesScratch {
     const int64_t n_packs = p.n_angular / share;
     __builtin_memset(blocks, 0, size_t(model.n_blocks * n_packs * width) * sizeof(real));
     for (int64_t element = 0; element < p.n_elements; ++element) {
-      const int64_t stop = neighbours.start[element + 1];
-      int64_t j = neighbours.start[element];
-      for (; j + 2 <= stop; j += 2) add_triples<Angular, 2>(element, j);
-      if (j < stop) add_triples<Angular, 1>(element, j);
+      over_panels(neighbours, element,
+                  [&](int64_t j, int64_t count) { add_triples<Angular>(element, j, count); });
     }
     const real *from = blocks;
     for (int64_t block = 0; block < model.n_blocks; ++block, out += model.block) {
@@ -132,12 +132,12 @@ template <class real> struct PullbackScratch {
   Neighbours<real> neighbours;
   Gradient<real> gradient;
   RadialFunctions<real> radial;
-  RadialRow<real> row;
+  Contraction<real> contraction;
   real *two_body; // (padded2) cotangent of one element
 
   PullbackScratch(const Model<real> &model, const RadialBasis<real> &basis, Arena &arena)
       : model(model), neighbours(model, arena), gradient(model, arena), radial(basis, model, arena),
-        row(neighbours, radial, arena), two_body(arena.take<real>(model.padded2)) {}
+        contraction(neighbours, radial, arena), two_body(arena.take<real>(model.padded2)) {}
 
   bool present(int64_t element) const { return neighbours.start[element] < neighbours.start[element + 1]; }
 
@@ -150,16 +150,10 @@ template <class real> struct PullbackScratch {
       if (present(other)) radial.tabulate(model.block_index(element, other), cotangent + model.block_of(element, other));
     }
     add_two_body_pullback(neighbours, element, two_body, gradient.radial);
-    row.of_element(element);
-    const int64_t stop = neighbours.start[element + 1];
-    int64_t j = neighbours.start[element];
-    for (; j + 2 <= stop; j += 2) add_triples<Angular, 2>(j);
-    if (j < stop) add_triples<Angular, 1>(j);
-  }
-
-  template <class Angular, int count> void add_triples(int64_t j) const {
-    row.template fill<count>(j);
-    triple_pullback<Angular, count>(row, j, gradient);
+    contraction.of_element(element);
+    over_panels(neighbours, element, [&](int64_t j, int64_t count) {
+      triple_pullback<Angular>(contraction, j, count, gradient);
+    });
   }
 
   template <class Angular, class io>
@@ -276,7 +270,8 @@ template <class T> struct Type {
 template <class T> using type_of = typename T::type;
 
 // f(type to compute in, type of the angular functions). The separated Gaussians need exp(eta3 cutoff^2 / 4), beyond
-// float for narrow Gaussians with a long cutoff: these are computed in double.
+// float for narrow Gaussians with a long cutoff: these are computed in double, and so are steep powers of the distance,
+// which float has no table for.
 template <class io, class F> void choose(const qml_fchl19 &p, F f) {
   const auto with = [&](auto real) {
     typedef type_of<decltype(real)> Real;
@@ -284,7 +279,8 @@ template <class io, class F> void choose(const qml_fchl19 &p, F f) {
     else if (p.n_angular == 4) f(real, Type<AngularSeries<Real, 4>>{}); // the default
     else f(real, Type<AngularSeries<Real, 0>>{});
   };
-  if (sizeof(io) == 4 && p.eta3 * p.cutoff * p.cutoff > 320) with(Type<double>{});
+  const bool wide = p.eta3 * p.cutoff * p.cutoff > 320, steep = 0.5 * p.decay3 > InversePower<io>::largest_exponent;
+  if (sizeof(io) == 4 && (wide || steep)) with(Type<double>{});
   else with(Type<io>{});
 }
 

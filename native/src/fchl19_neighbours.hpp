@@ -87,8 +87,8 @@ template <class real> struct Neighbours {
   int64_t first;
   int64_t *start;               // (n_elements + 1) first slot of each element
   int64_t *pair;                // index of the caller's pair
-  real *x, *y, *z, *r, *inverse_r;
-  real *weight, *weight_slope;  // fc(r) r^-N3, and its derivative divided by r
+  real *x, *y, *z, *r, *square, *inverse_r;
+  real *weight, *weight_slope;  // fc(r) r^-N3, and the derivative of its logarithm divided by r
   // two-body function: amplitude 2^(spread t^2) density2 with t = ln R - mean; its derivative by r has
   // slope0 + slope1 t + slope2 t^2 in place of the amplitude
   real *mean, *spread, *amplitude, *slope0, *slope1, *slope2;
@@ -96,7 +96,7 @@ template <class real> struct Neighbours {
   Neighbours(const Model<real> &model, Arena &arena) : model(model), first(model.capacity) {
     start = arena.take<int64_t>(model.p.n_elements + 1);
     pair = arena.take<int64_t>(model.capacity);
-    real **const arrays[] = {&x,    &y,      &z,         &r,      &inverse_r, &weight, &weight_slope,
+    real **const arrays[] = {&x,    &y,      &z,         &r,      &square, &inverse_r, &weight, &weight_slope,
                              &mean, &spread, &amplitude, &slope0, &slope1,    &slope2};
     for (real **array : arrays) *array = arena.take<real>(model.capacity);
   }
@@ -153,6 +153,7 @@ private:
     const Vector<real> vx = load(x + slot), vy = load(y + slot), vz = load(z + slot);
     const Vector<real> r2 = vx * vx + vy * vy + vz * vz, distance = root<real>(r2), inverse = real(1) / distance;
     store(r + slot, distance);
+    store(square + slot, r2);
     store(inverse_r + slot, inverse);
 
     // fc = (cos(pi r / cutoff) + 1) / 2 = cos^2(pi r / (2 cutoff)): no cancellation near the cutoff
@@ -162,7 +163,9 @@ private:
 
     const Vector<real> power3 = inverse_power<real>(r2, real(0.5 * p.decay3));
     store(weight + slot, fc * power3);
-    store(weight_slope + slot, power3 * inverse * (fc_slope - real(p.decay3) * inverse * fc));
+    // at the cutoff itself the weight is 0 and the derivative of its logarithm infinite: there it becomes a large number
+    const Vector<real> nonzero = cosine > real(1e-20) ? cosine : broadcast<real>(1e-20);
+    store(weight_slope + slot, -inverse * fma(sine / nonzero, real(pi / p.cutoff), real(p.decay3) * inverse));
 
     const Vector<real> variance = logarithm_of_one_plus<real>(real(p.eta2) / r2);
     const Vector<real> variance_slope = real(-2 * p.eta2) * inverse / (r2 + real(p.eta2));

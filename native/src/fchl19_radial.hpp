@@ -61,6 +61,22 @@ template <class real> struct RadialBasis {
   }
 };
 
+// sum_n f_n angular_n of one triple, with its derivatives by cos theta and, where that is one of the functions, sin theta.
+template <class real> struct Combined {
+  Vector<real> value, by_cosine, by_sine;
+};
+
+// The same with functions f_n of the mean distance, and the derivative by that.
+template <class real> struct Contracted : Combined<real> {
+  Vector<real> by_mean;
+
+  // The chosen lanes become those of `other`.
+  QML_INLINE void choose(IntegerVector<real> lanes, const Contracted &other) {
+    this->value = lanes ? other.value : this->value, by_mean = lanes ? other.by_mean : by_mean;
+    this->by_cosine = lanes ? other.by_cosine : this->by_cosine, this->by_sine = lanes ? other.by_sine : this->by_sine;
+  }
+};
+
 // The functions f_n of one centre for all blocks that occur.
 template <class real> struct RadialFunctions {
   const RadialBasis<real> &basis;
@@ -80,53 +96,58 @@ template <class real> struct RadialFunctions {
     for (; order < n_angular; ++order) tabulate_orders<1>(block, order, cotangent);
   }
 
-  // Where lanes of several elements look, for `count` distances in each lane: lanes with later[i], for i = 0 all lanes,
-  // in tables[i].
-  template <int elements, int count> struct Places {
-    const real *tables[elements]; // of blocks
+  // The tables of the elements that a vector has lanes of: lanes with later[i], for i = 0 all lanes, look in table[i].
+  template <int elements> struct Tables {
+    const real *table[elements]; // of blocks
     IntegerVector<real> later[elements];
-    IntegerVector<real> interval[count];
-    Vector<real> place[count]; // inside the interval
-  };
-  // Values and slopes, on the scale of an interval: (count, orders).
-  template <int orders, int count> struct Evaluated {
-    Vector<real> value[count * orders], slope[count * orders];
-  };
 
-  // The functions first <= n < first + orders.
-  template <int orders, int elements, int count>
-  QML_INLINE Evaluated<orders, count> evaluate(const Places<elements, count> &at, int64_t first) const {
-    const auto coefficient = [&](int o, int i, int d) QML_INLINE_LAMBDA {
-      const int64_t offset = (d * n_angular + first + o) * table_size<real>;
-      Vector<real> found = lookup<real>(at.tables[0] + offset, at.interval[i]);
+    QML_INLINE Vector<real> operator()(int64_t offset, IntegerVector<real> interval) const {
+      Vector<real> found = lookup<real>(table[0] + offset, interval);
       unroll<elements - 1>([&](auto index) QML_INLINE_LAMBDA {
         constexpr int e = decltype(index)::value + 1;
-        found = at.later[e] ? lookup<real>(at.tables[e] + offset, at.interval[i]) : found;
+        found = later[e] ? lookup<real>(table[e] + offset, interval) : found;
       });
       return found;
-    };
-    Evaluated<orders, count> f;
-    // a coefficient for all distances after another: its table is loaded once
-    const auto over_all = [&](auto body) QML_INLINE_LAMBDA {
-      unroll<orders>([&](auto order) QML_INLINE_LAMBDA {
-        unroll<count>([&](auto index) QML_INLINE_LAMBDA {
-          constexpr int o = decltype(order)::value, i = decltype(index)::value;
-          body(o, i, f.value[i * orders + o], f.slope[i * orders + o]);
-        });
+    }
+  };
+  // Triples in lanes: the mean of two distances, given as their sum, as an interval and a place in it, and the angular functions.
+  template <class Angular> struct Argument {
+    IntegerVector<real> interval;
+    Vector<real> place;
+    Angular angular;
+  };
+
+  template <class Angular> QML_INLINE Argument<Angular> argument(Vector<real> sum, const Angular &angular) const {
+    const Vector<real> at = fma(sum, real(0.5) * basis.per_width, broadcast<real>(-0.5));
+    return {(IntegerVector<real>)(at + round_magic<real>), fraction<real>(at), angular};
+  }
+
+  // sum over n of f_n and the angular functions, with the slope by the mean distance on the scale of an interval, of
+  // `count` vectors of triples at once. The angular functions are constant along the polynomials in which the f_n are
+  // tabulated: summed first, they leave one polynomial of all orders.
+  template <class Angular, int elements, int count>
+  QML_INLINE void contract(const Tables<elements> &tables, const Argument<Angular> (&of)[count],
+                           Contracted<real> (&out)[count]) const {
+    const auto combined = [&](int i, int d) QML_INLINE_LAMBDA {
+      return of[i].angular.combine(n_angular, [&](int64_t order) QML_INLINE_LAMBDA {
+        return tables((d * n_angular + order) * table_size<real>, of[i].interval);
       });
     };
-    int d = basis.terms - 2;
-    over_all([&](int o, int i, Vector<real> &value, Vector<real> &slope) QML_INLINE_LAMBDA {
-      slope = coefficient(o, i, d + 1);
-      value = fma(slope, at.place[i], coefficient(o, i, d));
+    unroll<count>([&](auto index) QML_INLINE_LAMBDA {
+      constexpr int i = decltype(index)::value;
+      out[i] = {combined(i, basis.terms - 1), Vector<real>{}};
     });
-    for (--d; d >= 0; --d) {
-      over_all([&](int o, int i, Vector<real> &value, Vector<real> &slope) QML_INLINE_LAMBDA {
-        slope = fma(slope, at.place[i], value);
-        value = fma(value, at.place[i], coefficient(o, i, d));
+    for (int d = basis.terms - 2; d >= 0; --d) {
+      unroll<count>([&](auto index) QML_INLINE_LAMBDA {
+        constexpr int i = decltype(index)::value;
+        const Combined<real> next = combined(i, d);
+        const Vector<real> place = of[i].place;
+        out[i].by_mean = fma(out[i].by_mean, place, out[i].value);
+        out[i].value = fma(out[i].value, place, next.value);
+        out[i].by_cosine = fma(out[i].by_cosine, place, next.by_cosine);
+        if constexpr (Angular::has_sine) out[i].by_sine = fma(out[i].by_sine, place, next.by_sine);
       });
     }
-    return f;
   }
 
 private:

@@ -56,6 +56,10 @@ QML_INLINE void onto_grid(const Model<real> &model, const real *gaussians, const
   });
 }
 
+// Rows that meet the grid at once, and vectors of it: as many as leave their sums in registers.
+constexpr int rows_on_grid = QML_VECTOR_BYTES == 64 ? 4 : 2;
+constexpr int vectors_on_grid = 5;
+
 // The neighbours j <= n < j + count against a stretch of others of one element: block[i] += sum over n and slots of
 // gaussians[n][i] gaussians[slot][i] rows[n - j][slot][i % share], with rows `apart` from each other.
 template <int count, int share, class real>
@@ -88,9 +92,8 @@ QML_INLINE void add_to_grid(const real *gaussians, int64_t width, int64_t j, con
       store(block + at + v * lanes, total);
     }
   };
-  // as many vectors at a time as leave the sums of two neighbours in registers
   int64_t at = 0;
-  for (; at + 5 * lanes <= width; at += 5 * lanes) tile(at, Index<5>{});
+  for (; at + vectors_on_grid * lanes <= width; at += vectors_on_grid * lanes) tile(at, Index<vectors_on_grid>{});
   switch ((width - at) / lanes) {
   case 4: return tile(at, Index<4>{});
   case 3: return tile(at, Index<3>{});
@@ -99,26 +102,57 @@ QML_INLINE void add_to_grid(const real *gaussians, int64_t width, int64_t j, con
   }
 }
 
-// Angular functions of the triples of neighbour j with those from `first` on, times the weight, `share` of them side by
-// side: rows (n_angular / share, capacity, share). 0 for those that are not after j.
-template <class Angular, int share, class real>
-QML_INLINE void triple_row(const Neighbours<real> &n, int64_t j, int64_t first, real *rows) {
-  const Corner<real> one = Corner<real>::repeated(n, j);
-  const int64_t capacity = n.model.capacity, n_angular = Angular::count(n.model.p);
-  for (int64_t slot = first / lanes_of<real> * lanes_of<real>; slot < capacity; slot += lanes_of<real>) {
-    const Corner<real> other = Corner<real>::loaded(n, slot);
-    const Triple<real> t(n.model, one, other, slots_from<real>(slot) > Integer<real>(j), Separated<true>{});
-    const Vector<real> weight = t.weight();
-    Angular angular(n.model.p, t);
-    for (int64_t order = 0; order < n_angular; order += share) {
-      Vector<real> weighted[share];
-      unroll<share>([&](auto index) QML_INLINE_LAMBDA {
-        weighted[decltype(index)::value] = weight * angular.value;
-        angular.next();
-      });
-      store_side_by_side<share, real>(rows + order * capacity + slot * share, weighted);
-    }
+// Neighbours whose triples with one vector of slots are computed one after the other: what the slots have in common is
+// loaded once, and loops are long enough for the processor to run ahead.
+template <class real> constexpr int64_t most_rows = lanes_of<real> < 8 ? lanes_of<real> : 8;
+
+// f(j, count) over the neighbours of one element, so many at a time, all in one vector of slots.
+template <class real, class F> QML_INLINE void over_panels(const Neighbours<real> &n, int64_t element, F &&f) {
+  const int64_t stop = n.start[element + 1];
+  for (int64_t j = n.start[element], next; j < stop; j = next) {
+    next = (j / most_rows<real> + 1) * most_rows<real>;
+    f(j, (next < stop ? next : stop) - j);
   }
+}
+
+// f(slot) over the vectors of slots after neighbour j.
+template <class real, class F> QML_INLINE void over_slots(const Neighbours<real> &n, int64_t j, F &&f) {
+  constexpr int64_t lanes = lanes_of<real>;
+  for (int64_t slot = (j + 1) / lanes * lanes; slot < n.model.capacity; slot += lanes) f(slot);
+}
+
+// f(i, Index<most>) for so many of the rows from i on, and those left over by halves: chains of operations that do not
+// wait for each other.
+template <int most, class F> QML_INLINE void over_rows(int64_t rows, F &&f, int64_t i = 0) {
+  for (; i + most <= rows; i += most) f(i, Index<most>{});
+  if constexpr (most > 1) over_rows<most / 2>(rows, f, i);
+}
+
+// Angular functions of the triples of the neighbours j <= i < j + count with all after j, times the weight, `share` of
+// them side by side: rows (count, n_angular / share, capacity, share). 0 for those that are not after i.
+template <class Angular, int share, class real>
+void triple_rows(const Neighbours<real> &n, int64_t j, int64_t count, real *rows) {
+  const int64_t capacity = n.model.capacity, n_angular = Angular::count(n.model.p);
+  over_slots(n, j, [&](int64_t slot) QML_INLINE_LAMBDA {
+    const Corner<real> other = Corner<real>::loaded(n, slot);
+    over_rows<2>(count, [&](int64_t first, auto number) QML_INLINE_LAMBDA {
+      unroll<decltype(number)::value>([&](auto index) QML_INLINE_LAMBDA {
+        const int64_t i = first + decltype(index)::value;
+        const Corner<real> one = Corner<real>::repeated(n, j + i);
+        const Triple<real> t(n.model, one, other, slots_from<real>(slot) > Integer<real>(j + i), Separated<true>{});
+        const Vector<real> weight = t.weight();
+        Angular angular(n.model.p, t);
+        for (int64_t order = 0; order < n_angular; order += share) {
+          Vector<real> weighted[share];
+          unroll<share>([&](auto part) QML_INLINE_LAMBDA {
+            weighted[decltype(part)::value] = weight * angular.value;
+            angular.next();
+          });
+          store_side_by_side<share, real>(rows + (i * n_angular + order) * capacity + slot * share, weighted);
+        }
+      });
+    });
+  });
 }
 
 // Derivatives by the position of neighbour j of its triples with all others, without those of the Gaussians, along
@@ -132,15 +166,17 @@ template <class Angular, class real> void triple_slopes_row(const Neighbours<rea
     const IntegerVector<real> slots = slots_from<real>(slot);
     const IntegerVector<real> present = (slots != Integer<real>(j)) & (slots >= Integer<real>(n.first));
     const Triple<real> t(n.model, one, other, present, Separated<true>{});
-    const Vector<real> weight = t.weight();
-    const TripleSlopes<real> slopes(p, t, weight);
+    const TripleSlopes<real> slopes(p, t);
+    const Vector<real> both = t.both(), weight = both * t.axilrod_teller, by_cosine = weight * t.inverse_ab;
+    const Vector<real> cosine_by_a = by_cosine * t.u * (one.inverse_r * one.inverse_r);
     // the Gaussian's derivative eta3 (R - (a + b)/2) is split at a, which is the same for the whole row
-    const Vector<real> shift = real(0.5 * p.eta3) * (one.r - other.r) * weight * one.inverse_r;
+    const Vector<real> shift = real(0.5 * p.eta3) * (one.r - other.r) * one.inverse_r;
+    const Vector<real> weight_by_a = fma(both, slopes.by_a, weight * (one.weight_slope + shift));
     Angular angular(p, t);
     for (int64_t order = 0; order < p.n_angular; ++order, angular.next()) {
       const Vector<real> value = angular.value, slope = angular.slope;
-      const Vector<real> by_a = fma(value, slopes.by_a + shift, slope * slopes.cosine_by_a);
-      const Vector<real> along = fma(value, slopes.along, slope * slopes.cosine_along);
+      const Vector<real> by_a = fma(value, weight_by_a, slope * cosine_by_a);
+      const Vector<real> along = fma(value, both * slopes.along, slope * by_cosine);
       Cross<real> by = {by_a * one.x + along * t.away_x, by_a * one.y + along * t.away_y,
                         by_a * one.z + along * t.away_z};
       if constexpr (Angular::has_sine) {
@@ -166,10 +202,9 @@ template <class real> struct Gradient {
   }
 };
 
-// The radial functions of the triples of one or two neighbours with all later ones, each lane with those of its element:
-// out (2, n_angular, 2, capacity), values and slopes on the scale of an interval. In a loop of its own, as it leaves no
-// register for anything else.
-template <class real> struct RadialRow {
+// The sums of radial and angular functions of the triples of some neighbours with one vector of slots, each lane with the
+// radial functions of its element. In a loop of its own, as it leaves no register for anything else.
+template <class real> struct Contraction {
   // The elements of one vector of slots, ascending: of each its table and its first slot.
   struct Elements {
     static constexpr int most = lanes_of<real> < 3 ? 3 : lanes_of<real>;
@@ -179,14 +214,12 @@ template <class real> struct RadialRow {
   };
   const Neighbours<real> &n;
   const RadialFunctions<real> &radial;
-  Elements *elements; // (capacity / lanes)
-  real *out;
+  Elements *elements;     // (capacity / lanes)
+  Contracted<real> *sums; // (most_rows)
 
-  RadialRow(const Neighbours<real> &n, const RadialFunctions<real> &radial, Arena &arena)
+  Contraction(const Neighbours<real> &n, const RadialFunctions<real> &radial, Arena &arena)
       : n(n), radial(radial), elements(arena.take<Elements>(n.model.capacity / lanes_of<real>)),
-        out(arena.take<real>(2 * size())) {}
-
-  int64_t size() const { return 2 * n.model.p.n_angular * n.model.capacity; } // of one neighbour
+        sums(arena.take<Contracted<real>>(most_rows<real>)) {}
 
   // For neighbours j of one element: elements before it are not met by any of them.
   void of_element(int64_t element) const {
@@ -202,114 +235,99 @@ template <class real> struct RadialRow {
     }
   }
 
-  // Of the neighbours j <= i < j + count.
-  template <int count> void fill(int64_t j) const {
-    constexpr int lanes = lanes_of<real>;
-    const real half = real(0.5) * radial.basis.per_width;
-    for (int64_t slot = (j + 1) / lanes * lanes; slot < n.model.capacity; slot += lanes) {
-      Means<count> means;
-      unroll<count>([&](auto index) QML_INLINE_LAMBDA {
-        constexpr int i = decltype(index)::value;
-        means.of[i] = fma(load(n.r + slot) + n.r[j + i], half, broadcast<real>(-0.5));
-      });
-      const Elements &here = elements[slot / lanes];
-      if (here.count == 1) of_elements<1>(slot, here, 0, means);
-      else if (here.count == 2) of_elements<2>(slot, here, 0, means);
-      else {
-        of_elements<3>(slot, here, 0, means);
-        for (int64_t i = 3; i < here.count; ++i) {
-          of_elements<1>(slot, here, i, means, slots_from<real>(slot) >= Integer<real>(here.start[i]));
-        }
-      }
+  // Of the neighbours j <= i < j + rows.
+  template <class Angular> QML_INLINE void fill(int64_t j, int64_t rows, int64_t slot) const {
+    const Elements &here = elements[slot / lanes_of<real>];
+    if (here.count == 1) return fill<Angular, 1>(j, rows, slot, here, 0);
+    if (here.count == 2) return fill<Angular, 2>(j, rows, slot, here, 0);
+    fill<Angular, 3>(j, rows, slot, here, 0);
+    for (int64_t e = 3; e < here.count; ++e) {
+      fill<Angular, 1>(j, rows, slot, here, e, slots_from<real>(slot) >= Integer<real>(here.start[e]));
     }
   }
 
 private:
-  // Mean distances in intervals, from the middle of the first one.
-  template <int count> struct Means {
-    Vector<real> of[count];
-  };
-
   // `n_here` elements from the first-th on. Lanes that are not in `chosen`, if it is given, keep what is there.
-  template <int n_here, int count, class... Lanes>
-  QML_INLINE void of_elements(int64_t slot, const Elements &here, int64_t first, const Means<count> &means,
-                              Lanes... chosen) const {
-    typename RadialFunctions<real>::template Places<n_here, count> at;
-    unroll<count>([&](auto index) QML_INLINE_LAMBDA {
-      constexpr int i = decltype(index)::value;
-      const Vector<real> shifted = means.of[i] + round_magic<real>;
-      at.interval[i] = (IntegerVector<real>)shifted;
-      at.place[i] = means.of[i] - (shifted - round_magic<real>);
-    });
+  template <class Angular, int n_here, class... Lanes>
+  QML_INLINE void fill(int64_t j, int64_t rows, int64_t slot, const Elements &here, int64_t first,
+                       Lanes... chosen) const {
+    typename RadialFunctions<real>::template Tables<n_here> tables;
     unroll<n_here>([&](auto index) QML_INLINE_LAMBDA {
       constexpr int e = decltype(index)::value;
-      at.tables[e] = here.table[first + e];
-      at.later[e] = slots_from<real>(slot) >= Integer<real>(here.start[first + e]);
+      tables.table[e] = here.table[first + e];
+      tables.later[e] = slots_from<real>(slot) >= Integer<real>(here.start[first + e]);
     });
-    const int64_t n_angular = n.model.p.n_angular, capacity = n.model.capacity;
-    int64_t order = 0;
-    const auto add = [&](auto number) QML_INLINE_LAMBDA {
-      constexpr int orders = decltype(number)::value;
-      const auto f = radial.template evaluate<orders>(at, order);
-      unroll<count * orders>([&](auto index) QML_INLINE_LAMBDA {
-        constexpr int i = decltype(index)::value, o = i % orders;
-        real *value = out + i / orders * size() + 2 * (order + o) * capacity + slot, *slope = value + capacity;
-        if constexpr (sizeof...(chosen) == 0) {
-          store(value, f.value[i]), store(slope, f.slope[i]);
-        } else {
-          store(value, (chosen, ...) ? f.value[i] : load(value)), store(slope, (chosen, ...) ? f.slope[i] : load(slope));
-        }
-      });
-      order += orders;
+    const Corner<real> other = Corner<real>::loaded(n, slot);
+    const auto argument = [&](int64_t i) QML_INLINE_LAMBDA {
+      const Corner<real> one = Corner<real>::repeated(n, j + i);
+      const Triple<real> t(n.model, one, other, slots_from<real>(slot) > Integer<real>(j + i), Separated<false>{});
+      return radial.argument(one.r + other.r, Angular(n.model.p, t));
     };
-    // as many as leave their values and slopes in registers
-    constexpr int most = QML_VECTOR_BYTES == 64 || count == 1 ? 4 : 2;
-    while (order + most <= n_angular) add(Index<most>{});
-    while (order + 2 <= n_angular) add(Index<2>{});
-    while (order < n_angular) add(Index<1>{});
+    over_rows<2>(rows, [&](int64_t i, auto number) QML_INLINE_LAMBDA {
+      constexpr int count = decltype(number)::value;
+      Contracted<real> found[count];
+      contract(argument, i, tables, found, Counted<count>{});
+      unroll<count>([&](auto index) QML_INLINE_LAMBDA {
+        constexpr int k = decltype(index)::value;
+        if constexpr (sizeof...(chosen) == 0) sums[i + k] = found[k];
+        else sums[i + k].choose((chosen, ...), found[k]);
+      });
+    });
+  }
+  template <class F, class Tables, int count, int... k>
+  QML_INLINE void contract(F argument, int64_t i, const Tables &tables, Contracted<real> (&out)[count],
+                           Indices<k...>) const {
+    const decltype(argument(i)) arguments[] = {argument(i + k)...};
+    radial.contract(tables, arguments, out);
   }
 };
 
 // Adds the gradient of sum(cotangent * values) over the triples of the neighbours j <= i < j + count with all later ones.
-template <class Angular, int count, class real>
-void triple_pullback(const RadialRow<real> &row, int64_t j, const Gradient<real> &gradient) {
-  const Neighbours<real> &n = row.n;
+template <class Angular, class real>
+void triple_pullback(const Contraction<real> &contraction, int64_t j, int64_t count, const Gradient<real> &gradient) {
+  const Neighbours<real> &n = contraction.n;
   const qml_fchl19 &p = n.model.p;
-  const int64_t capacity = n.model.capacity;
-  const real half_width = real(0.5) * row.radial.basis.per_width;
+  const real half_width = real(0.5) * contraction.radial.basis.per_width;
   struct {
     Vector<real> radial, x, y, z;
-  } own[count] = {};
-  for (int64_t slot = (j + 1) / lanes_of<real> * lanes_of<real>; slot < capacity; slot += lanes_of<real>) {
+  } own[most_rows<real>] = {};
+  over_slots(n, j, [&](int64_t slot) QML_INLINE_LAMBDA {
+    contraction.template fill<Angular>(j, count, slot);
     const Corner<real> other = Corner<real>::loaded(n, slot);
     Vector<real> radial = load(gradient.radial + slot);
     Cross<real> of_k = {load(gradient.x + slot), load(gradient.y + slot), load(gradient.z + slot)};
-    unroll<count>([&](auto index) QML_INLINE_LAMBDA {
-      constexpr int i = decltype(index)::value;
-      const Corner<real> one = Corner<real>::repeated(n, j + i);
-      const real *functions = row.out + i * row.size() + slot;
-      const Triple<real> t(n.model, one, other, slots_from<real>(slot) > Integer<real>(j + i), Separated<false>{});
-      const Vector<real> weight = t.weight();
-      Angular angular(p, t);
-      const Contracted<real> f = angular.contract(p, functions, capacity);
-      const Vector<real> by_mean = f.by_mean * (half_width * weight);
-      const TripleSlopes<real> slopes(p, t, weight);
-      own[i].radial += fma(f.value, slopes.by_a, fma(f.by_cosine, slopes.cosine_by_a, by_mean * one.inverse_r));
-      radial += fma(f.value, slopes.by_b, fma(f.by_cosine, slopes.cosine_by_b, by_mean * other.inverse_r));
-      const Vector<real> along = fma(f.value, slopes.along, f.by_cosine * slopes.cosine_along);
-      own[i].x += along * t.away_x, own[i].y += along * t.away_y, own[i].z += along * t.away_z;
-      of_k.x -= along * t.away_x, of_k.y -= along * t.away_y, of_k.z -= along * t.away_z;
-      if constexpr (Angular::has_sine) {
-        const Vector<real> by_sine = load(functions + 2 * capacity) * weight;
-        const Cross<real> sine_j = angular.sine_slope(one), sine_k = angular.sine_slope(other);
-        own[i].x += by_sine * sine_j.x, own[i].y += by_sine * sine_j.y, own[i].z += by_sine * sine_j.z;
-        of_k.x -= by_sine * sine_k.x, of_k.y -= by_sine * sine_k.y, of_k.z -= by_sine * sine_k.z;
-      }
+    over_rows<2>(count, [&](int64_t first, auto number) QML_INLINE_LAMBDA {
+      unroll<decltype(number)::value>([&](auto index) QML_INLINE_LAMBDA {
+        const int64_t i = first + decltype(index)::value;
+        const Corner<real> one = Corner<real>::repeated(n, j + i);
+        const Triple<real> t(n.model, one, other, slots_from<real>(slot) > Integer<real>(j + i), Separated<false>{});
+        const Contracted<real> &f = contraction.sums[i];
+        const TripleSlopes<real> slopes(p, t);
+        const Vector<real> both = t.both(), weight = both * t.axilrod_teller;
+        const Vector<real> value = both * f.value, weighted = weight * f.value;
+        const Vector<real> by_cosine = weight * f.by_cosine * t.inverse_ab, by_mean = weight * f.by_mean;
+        // by the distance to one of the two, divided by it
+        const auto by_side = [&](Vector<real> by_angles, const Corner<real> &of, Vector<real> lever) QML_INLINE_LAMBDA {
+          const Vector<real> rest = fma(by_cosine * lever, of.inverse_r * of.inverse_r, by_mean * (half_width * of.inverse_r));
+          return fma(value, by_angles, fma(weighted, of.weight_slope, rest));
+        };
+        own[i].radial += by_side(slopes.by_a, one, t.u), radial += by_side(slopes.by_b, other, t.v);
+        const Vector<real> along = fma(value, slopes.along, by_cosine);
+        own[i].x += along * t.away_x, own[i].y += along * t.away_y, own[i].z += along * t.away_z;
+        of_k.x -= along * t.away_x, of_k.y -= along * t.away_y, of_k.z -= along * t.away_z;
+        if constexpr (Angular::has_sine) {
+          const Angular angular(p, t);
+          const Vector<real> by_sine = f.by_sine * weight;
+          const Cross<real> sine_j = angular.sine_slope(one), sine_k = angular.sine_slope(other);
+          own[i].x += by_sine * sine_j.x, own[i].y += by_sine * sine_j.y, own[i].z += by_sine * sine_j.z;
+          of_k.x -= by_sine * sine_k.x, of_k.y -= by_sine * sine_k.y, of_k.z -= by_sine * sine_k.z;
+        }
+      });
     });
     store(gradient.radial + slot, radial);
     store(gradient.x + slot, of_k.x), store(gradient.y + slot, of_k.y), store(gradient.z + slot, of_k.z);
-  }
-  for (int i = 0; i < count; ++i) {
+  });
+  for (int64_t i = 0; i < count; ++i) {
     real sums[4];
     sum_four<real>({own[i].radial, own[i].x, own[i].y, own[i].z}, sums);
     gradient.radial[j + i] += sums[0];

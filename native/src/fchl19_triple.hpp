@@ -11,23 +11,19 @@ namespace QML_ISA {
 namespace fchl19 {
 
 template <class real> struct Corner {
-  Vector<real> x, y, z, r, inverse_r, weight, weight_slope;
+  Vector<real> x, y, z, r, square, inverse_r, weight, weight_slope;
 
-  // The neighbours of a whole vector of slots.
+  // The neighbours of a whole vector of slots; they carry the constant factor of the three-body part.
   static QML_INLINE Corner loaded(const Neighbours<real> &n, int64_t slot) {
-    return {load(n.x + slot),         load(n.y + slot),      load(n.z + slot),           load(n.r + slot),
-            load(n.inverse_r + slot), load(n.weight + slot), load(n.weight_slope + slot)};
+    const Vector<real> weight = load(n.weight + slot) * real(n.model.p.weight3);
+    return {load(n.x + slot),      load(n.y + slot),         load(n.z + slot), load(n.r + slot),
+            load(n.square + slot), load(n.inverse_r + slot), weight,           load(n.weight_slope + slot)};
   }
-  // One neighbour in all lanes; it carries the constant factor of the three-body part.
+  // One neighbour in all lanes.
   static QML_INLINE Corner repeated(const Neighbours<real> &n, int64_t slot) {
-    const real factor = real(n.model.p.weight3);
-    return {broadcast(n.x[slot]),
-            broadcast(n.y[slot]),
-            broadcast(n.z[slot]),
-            broadcast(n.r[slot]),
-            broadcast(n.inverse_r[slot]),
-            broadcast(factor * n.weight[slot]),
-            broadcast(factor * n.weight_slope[slot])};
+    return {broadcast(n.x[slot]),      broadcast(n.y[slot]),           broadcast(n.z[slot]),
+            broadcast(n.r[slot]),      broadcast(n.square[slot]),      broadcast(n.inverse_r[slot]),
+            broadcast(n.weight[slot]), broadcast(n.weight_slope[slot])};
   }
 };
 
@@ -66,8 +62,7 @@ template <class real> struct Triple {
     const Vector<real> square = present ? measured : broadcast<real>(1);
     inverse_square = reciprocal<real>(square);
     d = j.x * k.x + j.y * k.y + j.z * k.z;
-    u = -(j.x * away_x + j.y * away_y + j.z * away_z);
-    v = k.x * away_x + k.y * away_y + k.z * away_z;
+    u = j.square - d, v = k.square - d;
     inverse_ab = j.inverse_r * k.inverse_r;
     cosine = d * inverse_ab;
     const Vector<real> three = real(3) * inverse_ab;
@@ -85,35 +80,23 @@ template <class real> struct Triple {
     strength = present ? all : Vector<real>{};
   }
 
-  QML_INLINE Vector<real> weight() const { return strength * axilrod_teller * (j.weight * k.weight); }
+  QML_INLINE Vector<real> both() const { return strength * (j.weight * k.weight); }
+  QML_INLINE Vector<real> weight() const { return both() * axilrod_teller; }
 };
 
-// Derivatives of weight * f(cos theta_i), for any f given as its value and slope: by the sides a and b, divided by them,
-// and minus that by the third side divided by it, which multiplies v_k - v_j in the gradient by v_j.
+// Derivatives of (1 + 3 cos cos cos) x^-N3, divided by the latter: by the sides a and b, divided by them, and minus that
+// by the third side divided by it, which multiplies v_k - v_j in the gradient by v_j.
 template <class real> struct TripleSlopes {
-  Vector<real> by_a, by_b, along;                      // of the weight
-  Vector<real> cosine_by_a, cosine_by_b, cosine_along; // of cos theta_i, times the weight
+  Vector<real> by_a, by_b, along;
 
-  QML_INLINE TripleSlopes(const qml_fchl19 &p, const Triple<real> &t, Vector<real> weight) {
+  QML_INLINE TripleSlopes(const qml_fchl19 &p, const Triple<real> &t) {
     // 1 + 3 cos cos cos = 1 + triad * product. With u + v = x^2 its derivatives have no large terms that cancel.
     const Vector<real> level = t.scale * t.product, twice = t.product + t.product, apart = t.v_x - t.u_x;
-    const Vector<real> square_a = t.j.inverse_r * t.j.inverse_r, square_b = t.k.inverse_r * t.k.inverse_r;
-    const Vector<real> of_a = fma(t.triad, apart - twice * square_a, level);
-    const Vector<real> of_b = fma(t.triad, -apart - twice * square_b, level);
-    const Vector<real> of_x = fma(t.triad, fma(twice, t.inverse_square, broadcast<real>(-1)), level);
-    const Vector<real> both = t.strength * (t.j.weight * t.k.weight), shape = t.strength * t.axilrod_teller;
-    by_a = fma(both, of_a, shape * (t.k.weight * t.j.weight_slope));
-    by_b = fma(both, of_b, shape * (t.j.weight * t.k.weight_slope));
-    along = both * fma(real(p.decay3) * t.inverse_square, t.axilrod_teller, of_x);
-    cosine_along = weight * t.inverse_ab;
-    cosine_by_a = cosine_along * t.u * square_a;
-    cosine_by_b = cosine_along * t.v * square_b;
+    by_a = fma(t.triad, apart - twice * (t.j.inverse_r * t.j.inverse_r), level);
+    by_b = fma(t.triad, -apart - twice * (t.k.inverse_r * t.k.inverse_r), level);
+    along = fma(t.triad, fma(twice, t.inverse_square, broadcast<real>(-1)), level);
+    along = fma(t.inverse_square * real(p.decay3), t.axilrod_teller, along);
   }
-};
-
-// A function sum_n f_n angular_n of one triple: its value, derivative by cos theta, and the sum with the slopes of f_n.
-template <class real> struct Contracted {
-  Vector<real> value, by_cosine, by_mean;
 };
 
 // cos theta and sin theta.
@@ -138,11 +121,9 @@ template <class real> struct AngularPair {
 
   QML_INLINE void next() { value = sine, slope = Vector<real>{}; }
 
-  // functions (2, 2, stride): values and slopes of f_n. The derivative leaves the sine out.
-  QML_INLINE Contracted<real> contract(const qml_fchl19 &, const real *functions, int64_t stride) const {
-    const Vector<real> along = load(functions);
-    return {fma(load(functions + 2 * stride), sine, along * cosine), along,
-            fma(load(functions + 3 * stride), sine, load(functions + stride) * cosine)};
+  template <class F> QML_INLINE Combined<real> combine(int64_t, F f) const {
+    const Vector<real> along = f(0), across = f(1);
+    return {fma(across, sine, along * cosine), along, across};
   }
 
   // Derivative of sin theta_i by the position of j, or with the opposite sign by that of k.
@@ -171,25 +152,23 @@ template <class real, int known> struct AngularSeries {
     after = third, slope_after = slope_third;
   }
 
-  // functions (n_angular, 2, stride): values and slopes of f_n. Uses up the functions of the angle.
-  QML_INLINE Contracted<real> contract(const qml_fchl19 &p, const real *functions, int64_t stride) {
+  template <class F> QML_INLINE Combined<real> combine(int64_t n_angular, F f) const {
+    const Vector<real> twice = cosine + cosine;
     if constexpr (known == 4) {
-      // Clenshaw's recursion: half the operations of a sum over orders
-      const auto f = [&](int row) QML_INLINE_LAMBDA { return load(functions + row * stride); };
-      const Vector<real> twice = cosine + cosine;
-      const Vector<real> third = f(6), second = fma(twice, third, f(4)), first = fma(twice, second, f(2) - third);
-      const Vector<real> turned = fma(twice, third, second);
-      const Vector<real> slope_second = fma(twice, f(7), f(5)), slope_first = fma(twice, slope_second, f(3) - f(7));
-      return {fma(cosine, first, f(0) - second), fma(twice, turned, first - real(2) * third),
-              fma(cosine, slope_first, f(1) - slope_second)};
+      const Vector<real> square = cosine * twice, first = f(1), second = f(2), third = f(3);
+      const Vector<real> value = fma(first, cosine, f(0));
+      return {fma(third, cosine * (square + square - real(3)), fma(second, square - real(1), value)),
+              fma(third, real(6) * square - real(3), fma(second, twice + twice, first)), Vector<real>{}};
     }
-    Contracted<real> sums = {};
-    for (int64_t order = 0; order < p.n_angular; ++order, functions += 2 * stride, next()) {
-      const Vector<real> f = load(functions);
-      sums.value = fma(f, value, sums.value), sums.by_cosine = fma(f, slope, sums.by_cosine);
-      sums.by_mean = fma(load(functions + stride), value, sums.by_mean);
+    // Clenshaw's recursions, of cos(n theta) and of its derivative n sin(n theta) / sin(theta)
+    Vector<real> sum = {}, before = {}, slope = {}, slope_before = {};
+    for (int64_t n = n_angular - 1; n > 0; --n) {
+      const Vector<real> factor = f(n), next = fma(twice, sum, factor - before);
+      const Vector<real> slope_next = fma(twice, slope, real(n) * factor - slope_before);
+      before = sum, slope_before = slope;
+      sum = next, slope = slope_next;
     }
-    return sums;
+    return {fma(cosine, sum, f(0) - before), slope, Vector<real>{}};
   }
 
 private:

@@ -10,21 +10,19 @@ namespace qml {
 namespace QML_ISA {
 
 // Where a table of 32 numbers costs one instruction, sixteen octaves in two parts each are looked up: a part has a middle
-// m, and x^-e = m^-e (x / m)^-e with one polynomial for all. It serves small exponents: large ones are halved until they
-// are, and the result squared as often. Elsewhere, and in double, by way of the logarithm.
+// m, and x^-e = m^-e (x / m)^-e with one polynomial for all, good enough for small exponents. Elsewhere, and in double,
+// by way of the logarithm.
 template <class real> struct InversePower {
   static constexpr bool looks_up = table_size<real> == 32;
   static constexpr int terms = 8;
-  static constexpr double largest_exponent = 1.5; // beyond it the polynomial is not good enough
+  static constexpr double largest_exponent = looks_up ? 1.5 : 1e9;
   real exponent, smallest;
-  int squarings;
   real middle_inverse[table_size<real>], middle_power[table_size<real>], polynomial[terms];
 
   // For 0 < x <= largest.
   void tabulate(double e, double largest) {
     exponent = real(e), smallest = 0;
     if (!looks_up) return;
-    for (squarings = 0; e > largest_exponent; ++squarings) e /= 2;
     int top;
     frexp(largest > 1 ? largest : 1.0, &top);
     smallest = real(ldexp(1.0, top - table_size<real> / 2));
@@ -51,9 +49,7 @@ template <class real> struct InversePower {
       Vector<real> power = broadcast<real>(polynomial[terms - 1]);
       unroll<terms - 1>(
           [&](auto d) QML_INLINE_LAMBDA { power = fma(power, off, polynomial[terms - 2 - decltype(d)::value]); });
-      power *= lookup<real>(middle_power, part);
-      for (int i = 0; i < squarings; ++i) power *= power;
-      return power;
+      return power * lookup<real>(middle_power, part);
     } else {
       return power_of_two<real>(-exponent * binary_logarithm<real>(x));
     }
