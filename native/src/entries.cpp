@@ -187,7 +187,7 @@ void fchl19_values(const qml_fchl19 *p, int64_t n_atoms, const int64_t *segments
   const char *name = "qml_fchl19_values";
   require_pairs(name, p, n_atoms, segments, vectors, threads);
   require(name, "out", out, n_atoms);
-  if (n_atoms > 0) table<real>().fchl19_values(*p, n_atoms, segments, vectors, out, threads);
+  if (n_atoms > 0) table<real>().fchl19_values(*p, n_atoms, segments, p->n_elements, vectors, out, threads);
 }
 
 template <class real>
@@ -197,7 +197,8 @@ void fchl19_pullback(const qml_fchl19 *p, int64_t n_atoms, const int64_t *segmen
   const Counts n = require_pairs(name, p, n_atoms, segments, vectors, threads);
   require(name, "out", out, n.pairs);
   require_finite(name, "cotangent", cotangent, n.values);
-  if (n.pairs > 0) table<real>().fchl19_pullback(*p, n_atoms, segments, vectors, cotangent, out, threads);
+  if (n.pairs > 0)
+    table<real>().fchl19_pullback(*p, n_atoms, segments, p->n_elements, vectors, cotangent, out, threads);
 }
 
 template <class real>

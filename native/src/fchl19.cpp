@@ -22,11 +22,11 @@ inline int thread_number() {
 // body(scratch, centre) for all centres, each thread with a scratch of its own. A centre writes only what is its own,
 // so the result does not depend on who computes it.
 template <class Scratch, class Body>
-void over_centres(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, int threads, Body body) {
+void over_centres(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, int64_t apart, int threads, Body body) {
   typedef typename Scratch::Real real;
   int64_t most_neighbours = 0;
   for (int64_t centre = 0; centre < n_atoms; ++centre) {
-    const int64_t *own = segments + centre * p.n_elements, count = own[p.n_elements] - own[0];
+    const int64_t *own = segments + centre * apart, count = own[p.n_elements] - own[0];
     if (count > most_neighbours) most_neighbours = count;
   }
   // waking a thread costs as much as a few centres
@@ -298,30 +298,29 @@ template <class Angular, class real, class F> void choose_share(const qml_fchl19
 } // namespace fchl19
 
 template <class io>
-void fchl19_values(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const io *vectors, io *out,
-                   int threads) {
+void fchl19_values(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, int64_t apart, const io *vectors,
+                   io *out, int threads) {
   using namespace fchl19;
   choose<io>(p, [&](auto real, auto angular) {
     typedef type_of<decltype(real)> Real;
     typedef type_of<decltype(angular)> Angular;
     choose_share<Angular, Real>(p, [&](auto share) {
       over_centres<ValuesScratch<Real, decltype(share)::value>>(
-          p, n_atoms, segments, threads, [&](auto &scratch, int64_t centre) {
-            scratch.template compute<Angular>(segments + centre * p.n_elements, vectors,
-                                              out + centre * scratch.model.size());
+          p, n_atoms, segments, apart, threads, [&](auto &scratch, int64_t centre) {
+            scratch.template compute<Angular>(segments + centre * apart, vectors, out + centre * scratch.model.size());
           });
     });
   });
 }
 
 template <class io>
-void fchl19_pullback(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const io *vectors,
+void fchl19_pullback(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, int64_t apart, const io *vectors,
                      const io *cotangent, io *out, int threads) {
   using namespace fchl19;
   choose<io>(p, [&](auto real, auto angular) {
     over_centres<PullbackScratch<type_of<decltype(real)>>>(
-        p, n_atoms, segments, threads, [&](auto &scratch, int64_t centre) {
-          scratch.template compute<type_of<decltype(angular)>>(segments + centre * p.n_elements, vectors,
+        p, n_atoms, segments, apart, threads, [&](auto &scratch, int64_t centre) {
+          scratch.template compute<type_of<decltype(angular)>>(segments + centre * apart, vectors,
                                                                cotangent + centre * scratch.model.size(), out);
         });
   });
@@ -333,7 +332,7 @@ void fchl19_jacobian(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segmen
   using namespace fchl19;
   choose<io>(p, [&](auto real, auto angular) {
     over_centres<JacobianScratch<type_of<decltype(real)>>>(
-        p, n_atoms, segments, threads, [&](auto &scratch, int64_t centre) {
+        p, n_atoms, segments, p.n_elements, threads, [&](auto &scratch, int64_t centre) {
           const io *projection = projections + centre_element[centre] * scratch.model.size() * rank;
           scratch.template compute<type_of<decltype(angular)>>(segments + centre * p.n_elements, vectors, projection,
                                                                rank, out);
@@ -342,8 +341,9 @@ void fchl19_jacobian(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segmen
 }
 
 #define QML_INSTANTIATE(real)                                                                                          \
-  template void fchl19_values(const qml_fchl19 &, int64_t, const int64_t *, const real *, real *, int);                \
-  template void fchl19_pullback(const qml_fchl19 &, int64_t, const int64_t *, const real *, const real *, real *, int); \
+  template void fchl19_values(const qml_fchl19 &, int64_t, const int64_t *, int64_t, const real *, real *, int);       \
+  template void fchl19_pullback(const qml_fchl19 &, int64_t, const int64_t *, int64_t, const real *, const real *,     \
+                                real *, int);                                                                          \
   template void fchl19_jacobian(const qml_fchl19 &, int64_t, const int64_t *, const real *, const int64_t *, int64_t,  \
                                 const real *, real *, int);
 QML_INSTANTIATE(float)

@@ -47,10 +47,11 @@ template <class real, class wide> struct ProductTable {
 
 template <class real> struct KernelTable {
   ProductTable<real, real> products;
-  void (*fchl19_values)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors, real *out,
-                        int threads);
-  void (*fchl19_pullback)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors,
-                          const real *cotangent, real *out, int threads);
+  // segments: `apart` entries from one centre to the next, n_elements where one begins with the last of the one before
+  void (*fchl19_values)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, int64_t apart,
+                        const real *vectors, real *out, int threads);
+  void (*fchl19_pullback)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, int64_t apart,
+                          const real *vectors, const real *cotangent, real *out, int threads);
   void (*fchl19_jacobian)(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors,
                           const int64_t *centre_element, int64_t rank, const real *projections, real *out, int threads);
   void (*features)(const qml_feature_map &map, int64_t n_atoms, const real *x, real *out, int threads);
@@ -82,10 +83,10 @@ const Kernels &kernels_in_use();
 namespace QML_ISA {
 
 template <class real>
-void fchl19_values(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors, real *out,
-                   int threads);
+void fchl19_values(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, int64_t apart, const real *vectors,
+                   real *out, int threads);
 template <class real>
-void fchl19_pullback(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors,
+void fchl19_pullback(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, int64_t apart, const real *vectors,
                      const real *cotangent, real *out, int threads);
 template <class real>
 void fchl19_jacobian(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, const real *vectors,

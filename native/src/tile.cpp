@@ -12,30 +12,30 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
   const qml_fchl19 &p = model.representation;
   const int64_t n_rows = last - first;
   sort(model, pairs, first, last);
-  const int64_t *centre = centre_.begin(), *segments = segments_.begin(), n_pairs = segments[n_rows * p.n_elements];
-  measure(model, pairs, n_rows);
+  measure(pairs, p.n_elements, first, last);
+  const int64_t *centre = centre_.begin(), *segments = segments_.begin(), apart = p.n_elements + 1;
   real *values = values_.room(n_rows * model.size), *projected = projected_.room(n_rows * model.rank);
   real *slope = slope_.room(n_rows * model.rank);
   const double *energy = energy_.room(n_rows);
-  model.kernels.fchl19_values(p, n_rows, segments, vectors_.begin(), values, threads);
+  model.kernels.fchl19_values(p, n_rows, segments, apart, vectors_.begin(), values, threads);
   multiply(model, model.project, model.size, model.rank, values, projected, threads);
   contract(model, threads);
   for (int64_t row = 0; row < n_rows; ++row) atom_energies[centre[row]] += energy[row];
   if (!out.by_pair) return;
 
-  real *gradient = gradient_.room(3 * n_pairs);
+  real *gradient = out.by_pair + 3 * (pairs.segments[first * p.n_elements] - out.first_pair);
   multiply(model, model.lift, model.rank, model.size, slope, values, threads);
-  if (n_pairs > 0) model.kernels.fchl19_pullback(p, n_rows, segments, vectors_.begin(), values, gradient, threads);
-  sum_gradients(model, pairs, n_rows, out);
+  model.kernels.fchl19_pullback(p, n_rows, segments, apart, vectors_.begin(), values, gradient, threads);
+  sum_gradients(pairs, p.n_elements, first, last, gradient, out);
 }
 
-// Rows sorted by element, and their segments from 0.
+// Rows sorted by element; their segments point to the pairs as they are listed, those of the tile from 0 on.
 template <class real>
 void Tile<real>::sort(const ModelIn<real> &model, const PairList &pairs, int64_t first, int64_t last) {
   const int n_elements = model.n_elements();
   const int64_t *element = pairs.element;
   int64_t *centre = centre_.room(last - first), *first_row = first_row_.room(n_elements + 1);
-  int64_t *segment = segments_.room((last - first) * n_elements + 1);
+  int64_t *segment = segments_.room((last - first) * (n_elements + 1));
   std::fill(first_row, first_row + n_elements + 1, 0);
   for (int64_t i = first; i < last; ++i) ++first_row[element[i] + 1];
   for (int e = 0; e < n_elements; ++e) first_row[e + 1] += first_row[e];
@@ -43,26 +43,24 @@ void Tile<real>::sort(const ModelIn<real> &model, const PairList &pairs, int64_t
   // each beginning has moved to the next one: move them back
   for (int e = n_elements; e > 0; --e) first_row[e] = first_row[e - 1];
   first_row[0] = 0;
-  *segment = 0;
+  const int64_t first_pair = pairs.segments[first * n_elements];
   for (int64_t row = 0; row < last - first; ++row) {
     const int64_t *own = pairs.segments + centre[row] * n_elements;
-    for (int e = 0; e < n_elements; ++e, ++segment) segment[1] = segment[0] + own[e + 1] - own[e];
+    for (int e = 0; e <= n_elements; ++e) *segment++ = own[e] - first_pair;
   }
 }
 
-// Vectors of the pairs: differences in double, then rounded.
-template <class real> void Tile<real>::measure(const ModelIn<real> &model, const PairList &pairs, int64_t n_rows) {
-  const int n_elements = model.n_elements();
-  const int64_t *centre = centre_.begin();
-  real *out = vectors_.room(3 * segments_.begin()[n_rows * n_elements]);
-  for (int64_t row = 0; row < n_rows; ++row) {
-    const int64_t i = centre[row], from = pairs.segments[i * n_elements], to = pairs.segments[(i + 1) * n_elements];
-    if (pairs.vectors) {
-      for (int64_t k = 3 * from; k < 3 * to; ++k) *out++ = real(pairs.vectors[k]);
-      continue;
-    }
+// Vectors of the pairs of the centres first <= i < last: differences in double, then rounded.
+template <class real> void Tile<real>::measure(const PairList &pairs, int n_elements, int64_t first, int64_t last) {
+  const int64_t *segments = pairs.segments, first_pair = segments[first * n_elements];
+  real *out = vectors_.room(3 * (segments[last * n_elements] - first_pair));
+  if (pairs.vectors) {
+    for (int64_t k = 3 * first_pair; k < 3 * segments[last * n_elements]; ++k) *out++ = real(pairs.vectors[k]);
+    return;
+  }
+  for (int64_t i = first; i < last; ++i) {
     const double x = pairs.places[3 * i], y = pairs.places[3 * i + 1], z = pairs.places[3 * i + 2];
-    for (int64_t pair = from; pair < to; ++pair, out += 3) {
+    for (int64_t pair = segments[i * n_elements]; pair < segments[(i + 1) * n_elements]; ++pair, out += 3) {
       const double *other = pairs.places + 3 * int64_t(pairs.neighbour[pair]);
       out[0] = real(other[0] - x), out[1] = real(other[1] - y), out[2] = real(other[2] - z);
     }
@@ -90,16 +88,13 @@ template <class real> void Tile<real>::contract(const ModelIn<real> &model, int 
         model.weights[size_t(e)], energy_.begin() + first_row[e], slope_.begin() + first_row[e] * model.rank, threads);
 }
 
-// Gradients back to where their pairs are listed, and their sums in double.
+// The gradients of each centre summed in double.
 template <class real>
-void Tile<real>::sum_gradients(const ModelIn<real> &model, const PairList &pairs, int64_t n_rows,
-                               const Gradients<real> &out) {
-  const int n_elements = model.n_elements();
-  const real *g = gradient_.begin(), *v = vectors_.begin();
-  for (int64_t row = 0; row < n_rows; ++row) {
-    const int64_t i = centre_.begin()[row], from = pairs.segments[i * n_elements];
-    const int64_t count = pairs.segments[(i + 1) * n_elements] - from;
-    std::copy(g, g + 3 * count, out.by_pair + 3 * (from - out.first_pair));
+void Tile<real>::sum_gradients(const PairList &pairs, int n_elements, int64_t first, int64_t last, const real *gradient,
+                               const Gradients<real> &out) const {
+  const real *g = gradient, *v = vectors_.begin();
+  for (int64_t i = first; i < last; ++i) {
+    const int64_t count = pairs.segments[(i + 1) * n_elements] - pairs.segments[i * n_elements];
     double force[3] = {}, outer[9] = {};
     for (int64_t k = 0; k < 3 * count; k += 3)
       for (int axis = 0; axis < 3; ++axis) force[axis] += double(g[k + axis]);

@@ -33,19 +33,20 @@ public:
 
 private:
   // Rows are the centres sorted by element.
-  Buffer<int64_t> centre_, first_row_, segments_; // (rows), (elements + 1), (rows * elements + 1)
-  Buffer<real> vectors_, gradient_;               // (pairs, 3)
+  Buffer<int64_t> centre_, first_row_, segments_; // (rows), (elements + 1), (rows, elements + 1)
+  Buffer<real> vectors_;                          // (pairs, 3), as they are listed
   Buffer<real> values_;                           // (rows, size), then their cotangents
   Buffer<real> projected_, slope_;                // (rows, rank)
   Buffer<double> energy_;                         // (rows)
   Buffer<Product<real>> products_;
 
   void sort(const ModelIn<real> &model, const PairList &pairs, int64_t first, int64_t last);
-  void measure(const ModelIn<real> &model, const PairList &pairs, int64_t n_rows);
+  void measure(const PairList &pairs, int n_elements, int64_t first, int64_t last);
   void multiply(const ModelIn<real> &model, const std::vector<Buffer<real>> &matrices, int64_t depth, int64_t columns,
                 const real *a, real *c, int threads);
   void contract(const ModelIn<real> &model, int threads);
-  void sum_gradients(const ModelIn<real> &model, const PairList &pairs, int64_t n_rows, const Gradients<real> &out);
+  void sum_gradients(const PairList &pairs, int n_elements, int64_t first, int64_t last, const real *gradient,
+                     const Gradients<real> &out) const;
 };
 
 extern template class Tile<float>;
