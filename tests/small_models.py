@@ -17,6 +17,7 @@ from qml_lightning.units import INTERNAL
 
 SMALL = replace(
     DEFAULT,
+    energy_weight=3.0,
     rank=32,
     ridge=1e-8,
     precision="float64",

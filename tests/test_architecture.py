@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
 READING_ORDER = (
     "errors", "units", "files", "keeper", "tensorfile", "resources", "structures", "datasets", "kernels", "neighbours",
     "verlet", "representation", "projection", "features", "accumulation", "recipes", "recipefile", "baseline", "basis",
-    "design", "matrixfree", "normal", "solve", "krylov", "tiles", "outofcore", "training", "iterative", "restart",
+    "design", "normal", "solve", "krylov", "matrixfree", "tiles", "outofcore", "training", "iterative", "restart",
     "potential", "equations", "smallerfits", "choice", "distributed", "exact", "modelfile", "equationsfile",
     "checkpoint", "ways", "fit", "metrics", "curves", "learning", "tune", "label_check", "adapters", "report", "cli",
 )  # fmt: skip
