@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import platform
 import subprocess
@@ -37,6 +38,15 @@ def best_of(function: Callable[[], object], repeats: int = 5) -> float:
         function()
         times.append(time.perf_counter() - start)
     return min(times)
+
+
+def best_in_turn(functions: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Seconds of the fastest call of each, called in turn: what slows the machine for a while then spoils no ratio."""
+    best = dict.fromkeys(functions, math.inf)
+    for _ in range(rounds):
+        for name, function in functions.items():
+            best[name] = min(best[name], best_of(function, 1))
+    return best
 
 
 def options_of_a_fit(description: str | None) -> argparse.ArgumentParser:

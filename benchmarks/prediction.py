@@ -11,6 +11,7 @@ import argparse
 import ctypes
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,11 @@ from typing import Any
 import numpy as np
 import torch
 from ase import Atoms
-from common import SHARED_DATA, Headline, best_of, table, write
+from common import SHARED_DATA, Headline, best_in_turn, best_of, table, write
 
 from qml_lightning.baseline import Baseline
 from qml_lightning.basis import draw
-from qml_lightning.potential import Potential
+from qml_lightning.potential import Potential, Predictor
 from qml_lightning.recipes import ANGULAR_PAIR, DEFAULT, Recipe
 from qml_lightning.structures import Structures, structures_from_arrays, structures_from_ase
 
@@ -68,11 +69,11 @@ def water(n_atoms: int) -> Atoms:
     return box
 
 
-def floor(n_atoms: int) -> float:
-    """Seconds of torch.cos over (atoms, N_FEATURES), float32."""
+def floor(n_atoms: int) -> Callable[[], object]:
+    """torch.cos over (atoms, N_FEATURES), float32."""
     u = torch.randn(n_atoms, N_FEATURES)
     out = torch.empty_like(u)
-    return best_of(lambda: torch.cos(u, out=out), 5)
+    return lambda: torch.cos(u, out=out)
 
 
 def memory(name: str) -> int:
@@ -81,21 +82,44 @@ def memory(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
 
-def one_size(n_atoms: int) -> None:
-    """Time and memory of one size, in a process of its own: `python prediction.py --size N` prints them."""
-    atoms = water(n_atoms)
+def growing(n_atoms: int) -> tuple[Predictor, Atoms]:
+    """A box of water, and what predicts it."""
     predictor = potential_for(structures_from_ase(water(600)), variants()["default"]).on(skin=0.5)
+    return predictor, water(n_atoms)
+
+
+def one_size(n_atoms: int) -> None:
+    """Memory of one size, in a process of its own: `python prediction.py --size N` prints KiB per atom, of it the list."""
+    predictor, atoms = growing(n_atoms)
     structures = structures_from_ase(atoms)
     # the memory of libraries, kernels and tables is not that of the atoms
     predictor.predict(structures_from_ase(water(600)))
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # Linux forgets the highest mark
     before = memory("VmRSS")
-    seconds = best_of(lambda: predictor.predict(structures), max(2, 40_000 // n_atoms))
+    predictor.predict(structures)
     kib = (memory("VmHWM") - before) / len(atoms)
     volume = 4 / 3 * np.pi * (predictor.cutoff + predictor.skin) ** 3
     pairs = volume * len(atoms) / atoms.get_volume()
-    print(len(atoms), seconds, kib, pairs * 4 / 1024)
+    print(kib, pairs * 4 / 1024)
+
+
+def sizes(wanted: list[int], rounds: int) -> list[dict[str, float]]:
+    """Time, in turn, and memory of boxes of these sizes."""
+    boxes = {str(n): growing(n) for n in wanted}
+    calls = {
+        n: (lambda p=predictor, s=structures_from_ase(atoms): p.predict(s)) for n, (predictor, atoms) in boxes.items()
+    }
+    found = []
+    for n, seconds in best_in_turn(calls, rounds).items():
+        command = [sys.executable, __file__, "--size", n]
+        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
+        kib, list_kib = (float(value) for value in printed)
+        atoms = len(boxes[n][1])
+        found.append(
+            {"atoms": atoms, "µs per atom": 1e6 * seconds / atoms, "KiB per atom": kib, "of it the list": list_kib}
+        )
+    return found
 
 
 def headline(results: dict[str, Any]) -> list[Headline]:
@@ -123,20 +147,28 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.size:
         return one_size(arguments.size)
-    repeats = 3 if arguments.quick else 10
-    molecules = aspirin(500)
-    cosine = floor(molecules.n_atoms) / molecules.n_atoms
-    results: dict[str, Any] = {"torch.cos, µs per atom": 1e6 * cosine}
-    rows = [["torch.cos", f"{1e6 * cosine:.2f} µs/atom", "1"]]
-
-    def add(name: str, seconds_per_atom: float) -> None:
-        ratio = seconds_per_atom / cosine
-        results[name] = {"µs per atom": 1e6 * seconds_per_atom, "times torch.cos": ratio}
-        rows.append([name, f"{1e6 * seconds_per_atom:.2f} µs/atom", f"{ratio:.2f}"])
-
+    repeats = 3 if arguments.quick else 15
+    molecules, box = aspirin(500), structures_from_ase(water(12_000))
+    batches: dict[str, Callable[[], object]] = {"torch.cos": floor(molecules.n_atoms)}
+    singles: dict[str, Potential] = {}
     for name, recipe in variants().items():
-        potential = potential_for(molecules[:40], recipe)
-        add(f"500 aspirin, {name}", best_of(lambda p=potential: p.predict(molecules), repeats) / molecules.n_atoms)
+        singles[name] = potential = potential_for(molecules[:40], recipe)
+        batches[f"500 aspirin, {name}"] = lambda p=potential: p.predict(molecules)
+    for name in ("default", "paper's angular pair"):
+        potential = potential_for(structures_from_ase(water(600)), variants()[name])
+        for what, stress in (("", False), (" with stress", True)):  # a molecule has none
+            batches[f"water of 12 000 atoms, {name}{what}"] = lambda p=potential, w=stress: p.predict(box, stress=w)
+    results: dict[str, Any] = {}
+    rows = []
+    best = best_in_turn(batches, repeats)
+    cosine = best.pop("torch.cos") / molecules.n_atoms
+    results["torch.cos, µs per atom"] = 1e6 * cosine
+    rows.append(["torch.cos", f"{1e6 * cosine:.2f} µs/atom", "1"])
+    for name, seconds in best.items():
+        per_atom = seconds / (box if name.startswith("water") else molecules).n_atoms
+        results[name] = {"µs per atom": 1e6 * per_atom, "times torch.cos": per_atom / cosine}
+        rows.append([name, f"{1e6 * per_atom:.2f} µs/atom", f"{per_atom / cosine:.2f}"])
+    for name, potential in singles.items():
         one = molecules[:1]
         api = best_of(lambda p=potential, one=one: p.predict(one), 100 * repeats)
         atoms = Atoms(one.numbers.numpy(), one.positions.numpy(), calculator=potential.calculator())
@@ -150,25 +182,16 @@ def main() -> None:
         through_ase = best_of(step, 100 * repeats)
         results[f"one aspirin, {name}"] = {"API, ms": 1e3 * api, "ASE, ms": 1e3 * through_ase}
         rows.append([f"one aspirin, {name}", f"API {1e3 * api:.3f} ms", f"ASE {1e3 * through_ase:.3f} ms"])
-
-    box = water(12_000)
-    for name in ("default", "paper's angular pair"):
-        potential = potential_for(structures_from_ase(water(600)), variants()[name])
-        structures = structures_from_ase(box)
-        for what, stress in (("", False), (" with stress", True)):  # a molecule has none
-            seconds = best_of(lambda p=potential, s=structures, w=stress: p.predict(s, stress=w), 9)
-            add(f"water of 12 000 atoms, {name}{what}", seconds / len(box))
-
-    sizes = []
-    for n in [size for size in SIZES if size <= 12_000 or not arguments.quick]:
-        command = [sys.executable, __file__, "--size", str(n)]
-        printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
-        atoms, seconds, kib, list_kib = (float(value) for value in printed)
-        sizes.append(
-            {"atoms": int(atoms), "µs per atom": 1e6 * seconds / atoms, "KiB per atom": kib, "of it the list": list_kib}
-        )
-        rows.append([f"water of {int(atoms)} atoms", f"{1e6 * seconds / atoms:.2f} µs/atom", f"{kib:.2f} KiB/atom"])
-    results["growing boxes of water, skin 0.5 Å"] = sizes
+    boxes = sizes([size for size in SIZES if size <= 12_000 or not arguments.quick], repeats)
+    results["growing boxes of water, skin 0.5 Å"] = boxes
+    rows += [
+        [
+            f"water of {size['atoms']} atoms",
+            f"{size['µs per atom']:.2f} µs/atom",
+            f"{size['KiB per atom']:.2f} KiB/atom",
+        ]
+        for size in boxes
+    ]
     print(table(["prediction", "time", "times torch.cos"], rows))
     print(write("prediction", results, headline(results)))
 
