@@ -82,40 +82,39 @@ def memory(name: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(name + ":"))
 
 
-def growing(n_atoms: int) -> tuple[Predictor, Atoms]:
+def growing(n_atoms: int) -> tuple[Predictor, Structures]:
     """A box of water, and what predicts it."""
     predictor = potential_for(structures_from_ase(water(600)), variants()["default"]).on(skin=0.5)
-    return predictor, water(n_atoms)
+    return predictor, structures_from_ase(water(n_atoms))
 
 
 def one_size(n_atoms: int) -> None:
-    """Memory of one size, in a process of its own: `python prediction.py --size N` prints KiB per atom, of it the list."""
-    predictor, atoms = growing(n_atoms)
-    structures = structures_from_ase(atoms)
+    """Memory of one size, in a process of its own: `python prediction.py --size N` prints it, and that of the list."""
+    predictor, structures = growing(n_atoms)
     # the memory of libraries, kernels and tables is not that of the atoms
     predictor.predict(structures_from_ase(water(600)))
     ctypes.CDLL(None).malloc_trim(0)
     Path("/proc/self/clear_refs").write_text("5")  # Linux forgets the highest mark
     before = memory("VmRSS")
     predictor.predict(structures)
-    kib = (memory("VmHWM") - before) / len(atoms)
+    kib = (memory("VmHWM") - before) / structures.n_atoms
     volume = 4 / 3 * np.pi * (predictor.cutoff + predictor.skin) ** 3
-    pairs = volume * len(atoms) / atoms.get_volume()
+    pairs = volume * structures.n_atoms / float(structures.volumes[0])
     print(kib, pairs * 4 / 1024)
 
 
 def sizes(wanted: list[int], rounds: int) -> list[dict[str, float]]:
     """Time, in turn, and memory of boxes of these sizes."""
     boxes = {str(n): growing(n) for n in wanted}
-    calls = {
-        n: (lambda p=predictor, s=structures_from_ase(atoms): p.predict(s)) for n, (predictor, atoms) in boxes.items()
-    }
+    calls = {}
+    for n, (predictor, box) in boxes.items():
+        calls[n] = lambda p=predictor, s=box: p.predict(s)
     found = []
     for n, seconds in best_in_turn(calls, rounds).items():
         command = [sys.executable, __file__, "--size", n]
         printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()
         kib, list_kib = (float(value) for value in printed)
-        atoms = len(boxes[n][1])
+        atoms = boxes[n][1].n_atoms
         found.append(
             {"atoms": atoms, "µs per atom": 1e6 * seconds / atoms, "KiB per atom": kib, "of it the list": list_kib}
         )
@@ -147,7 +146,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.size:
         return one_size(arguments.size)
-    repeats = 3 if arguments.quick else 15
+    repeats = 3 if arguments.quick else 10
     molecules, box = aspirin(500), structures_from_ase(water(12_000))
     batches: dict[str, Callable[[], object]] = {"torch.cos": floor(molecules.n_atoms)}
     singles: dict[str, Potential] = {}
