@@ -50,6 +50,7 @@ void features(const qml_feature_map &given, int64_t n_atoms, const real *x, real
     const Frequencies<real> frequencies(given, arena);
     frequencies.fill(given, 0, given.n_frequencies);
     V *memory = arena.take<V>(n_threads * held);
+    real *const to = out; // Clang lets a lambda inside a parallel loop see only what was named inside the outer one
 
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads)
     for (int64_t task = 0; task < n_groups * n_parts; ++task) {
@@ -60,7 +61,7 @@ void features(const qml_feature_map &given, int64_t n_atoms, const real *x, real
       for (int64_t block = map.n_blocks() * part / n_parts; block < map.n_blocks() * (part + 1) / n_parts; ++block) {
         form_block(given, map, frequencies, real(given.amplitude), block, input, scratch, formed);
         each_part(given, map, block, formed, [&](V *v, int64_t size, int64_t column) {
-          store_rows<real>(v, size, count, out + first * n_features + column, n_features);
+          store_rows<real>(v, size, count, to + first * n_features + column, n_features);
         });
       }
     }
@@ -83,6 +84,9 @@ void energy_rows(const qml_feature_map &given, int64_t n_atoms, const real *x, c
     const Frequencies<real> frequencies(given, arena);
     frequencies.fill(given, 0, given.n_frequencies);
     V *memory = arena.take<V>(n_threads * held);
+    double *const to = out;
+    const int64_t *const row_of = row, between = stride;
+    const double amplitude = given.amplitude;
 
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads)
     for (int64_t begin = 0; begin < n_blocks; begin += blocks) {
@@ -94,8 +98,8 @@ void energy_rows(const qml_feature_map &given, int64_t n_atoms, const real *x, c
           form_block(given, map, frequencies, real(1), block, input, scratch, formed);
           each_part(given, map, block, formed, [&](V *v, int64_t size, int64_t column) {
             double *rows[lanes];
-            for (int i = 0; i < count; ++i) rows[i] = out + row[first + i] * stride + column;
-            add_rows<real>(v, size, count, given.amplitude, rows);
+            for (int i = 0; i < count; ++i) rows[i] = to + row_of[first + i] * between + column;
+            add_rows<real>(v, size, count, amplitude, rows);
           });
         }
       }
