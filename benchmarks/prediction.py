@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ctypes
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 from ase import Atoms
-from common import SHARED_DATA, Headline, best_in_turn, best_of, table, write
+from common import SHARED_DATA, Headline, best_in_turn, table, write
 
 from qml_lightning.baseline import Baseline
 from qml_lightning.basis import draw
@@ -121,6 +122,41 @@ def sizes(wanted: list[int], rounds: int) -> list[dict[str, float]]:
     return found
 
 
+def batches(molecules: Structures, rounds: int) -> tuple[dict[str, Any], list[list[str]]]:
+    """Aspirin and water beside torch.cos, in turn: results and rows of the table."""
+    box = structures_from_ase(water(12_000))
+    calls: dict[str, Callable[[], object]] = {"torch.cos": floor(molecules.n_atoms)}
+    for name, recipe in variants().items():
+        potential = potential_for(molecules[:40], recipe)
+        calls[f"500 aspirin, {name}"] = lambda p=potential: p.predict(molecules)
+    for name in ("default", "paper's angular pair"):
+        potential = potential_for(structures_from_ase(water(600)), variants()[name])
+        for what, stress in (("", False), (" with stress", True)):  # a molecule has none
+            calls[f"water of 12 000 atoms, {name}{what}"] = lambda p=potential, w=stress: p.predict(box, stress=w)
+    best = best_in_turn(calls, rounds)
+    cosine = best.pop("torch.cos") / molecules.n_atoms
+    results: dict[str, Any] = {"torch.cos, µs per atom": 1e6 * cosine}
+    rows = [["torch.cos", f"{1e6 * cosine:.2f} µs/atom", "1"]]
+    for name, seconds in best.items():
+        per_atom = seconds / (box if name.startswith("water") else molecules).n_atoms
+        results[name] = {"µs per atom": 1e6 * per_atom, "times torch.cos": per_atom / cosine}
+        rows.append([name, f"{1e6 * per_atom:.2f} µs/atom", f"{per_atom / cosine:.2f}"])
+    return results, rows
+
+
+def one_molecule(one: Structures, potential: Potential, repeats: int) -> dict[str, float]:
+    """Milliseconds of a call, and of a step through ASE."""
+    atoms = Atoms(one.numbers.numpy(), one.positions.numpy(), calculator=potential.calculator())
+    moves = itertools.cycle(np.random.default_rng(1).normal(scale=1e-4, size=(97, len(atoms), 3)))
+
+    def step() -> None:
+        atoms.positions += next(moves)
+        atoms.get_forces()
+
+    best = best_in_turn({"API, ms": lambda: potential.predict(one), "ASE, ms": step}, repeats)
+    return {name: 1e3 * seconds for name, seconds in best.items()}
+
+
 def headline(results: dict[str, Any]) -> list[Headline]:
     """The rows of the README's table."""
     cosine = f"torch.cos over (atoms, {N_FEATURES}): {results['torch.cos, µs per atom']:.1f} µs per atom"
@@ -147,40 +183,12 @@ def main() -> None:
     if arguments.size:
         return one_size(arguments.size)
     repeats = 3 if arguments.quick else 10
-    molecules, box = aspirin(500), structures_from_ase(water(12_000))
-    batches: dict[str, Callable[[], object]] = {"torch.cos": floor(molecules.n_atoms)}
-    singles: dict[str, Potential] = {}
+    molecules = aspirin(500)
+    results, rows = batches(molecules, repeats)
     for name, recipe in variants().items():
-        singles[name] = potential = potential_for(molecules[:40], recipe)
-        batches[f"500 aspirin, {name}"] = lambda p=potential: p.predict(molecules)
-    for name in ("default", "paper's angular pair"):
-        potential = potential_for(structures_from_ase(water(600)), variants()[name])
-        for what, stress in (("", False), (" with stress", True)):  # a molecule has none
-            batches[f"water of 12 000 atoms, {name}{what}"] = lambda p=potential, w=stress: p.predict(box, stress=w)
-    results: dict[str, Any] = {}
-    rows = []
-    best = best_in_turn(batches, repeats)
-    cosine = best.pop("torch.cos") / molecules.n_atoms
-    results["torch.cos, µs per atom"] = 1e6 * cosine
-    rows.append(["torch.cos", f"{1e6 * cosine:.2f} µs/atom", "1"])
-    for name, seconds in best.items():
-        per_atom = seconds / (box if name.startswith("water") else molecules).n_atoms
-        results[name] = {"µs per atom": 1e6 * per_atom, "times torch.cos": per_atom / cosine}
-        rows.append([name, f"{1e6 * per_atom:.2f} µs/atom", f"{per_atom / cosine:.2f}"])
-    for name, potential in singles.items():
-        one = molecules[:1]
-        api = best_of(lambda p=potential, one=one: p.predict(one), 100 * repeats)
-        atoms = Atoms(one.numbers.numpy(), one.positions.numpy(), calculator=potential.calculator())
-        moves = np.random.default_rng(1).normal(scale=1e-4, size=(97, len(atoms), 3))
-        count = iter(range(10**9))
-
-        def step(atoms: Atoms = atoms, moves: np.ndarray = moves, count=count) -> None:
-            atoms.positions += moves[next(count) % 97]
-            atoms.get_forces()
-
-        through_ase = best_of(step, 100 * repeats)
-        results[f"one aspirin, {name}"] = {"API, ms": 1e3 * api, "ASE, ms": 1e3 * through_ase}
-        rows.append([f"one aspirin, {name}", f"API {1e3 * api:.3f} ms", f"ASE {1e3 * through_ase:.3f} ms"])
+        times = one_molecule(molecules[:1], potential_for(molecules[:40], recipe), repeats)
+        results[f"one aspirin, {name}"] = times
+        rows.append([f"one aspirin, {name}", *(f"{kind[:-4]} {value:.3f} ms" for kind, value in times.items())])
     boxes = sizes([size for size in SIZES if size <= 12_000 or not arguments.quick], repeats)
     results["growing boxes of water, skin 0.5 Å"] = boxes
     rows += [

@@ -13,11 +13,12 @@ PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
 
 # Reading order: a module imports only from those before it (or beside it in the same room).
 READING_ORDER = (
-    "errors", "units", "files", "keeper", "tensorfile", "resources", "structures", "datasets", "kernels", "neighbours",
-    "verlet", "representation", "projection", "features", "accumulation", "recipes", "recipefile", "baseline", "basis",
-    "design", "normal", "solve", "krylov", "matrixfree", "tiles", "outofcore", "training", "iterative", "restart",
-    "potential", "equations", "smallerfits", "choice", "distributed", "exact", "modelfile", "equationsfile",
-    "checkpoint", "ways", "fit", "metrics", "curves", "learning", "tune", "label_check", "adapters", "report", "cli",
+    "errors", "units", "files", "keeper", "tensorfile", "resources", "structures", "datasets", "kernels",
+    "neighbours", "verlet", "representation", "projection", "features", "accumulation", "recipes", "recipefile",
+    "baseline", "basis", "design", "normal", "solve", "preconditioner", "krylov", "matrixfree", "tiles",
+    "outofcore", "training", "iterative", "restart", "potential", "equations", "smallerfits", "choice",
+    "distributed", "exact", "modelfile", "equationsfile", "checkpoint", "ways", "fit", "metrics", "curves",
+    "learning", "tune", "label_check", "adapters", "report", "cli",
 )  # fmt: skip
 # `Potential.save` and `Potential.load` reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {("potential", "modelfile"), ("potential", "adapters")}

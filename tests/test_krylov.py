@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from qml_lightning import krylov
+from qml_lightning import krylov, preconditioner
 from qml_lightning.errors import SolveError
-from qml_lightning.krylov import GuidedBySmallModel, Parted, State, least_residuals, trusted_factor, with_ridge
+from qml_lightning.krylov import State, least_residuals, with_ridge
+from qml_lightning.preconditioner import GuidedBySmallModel, Parted, trusted_factor
 
 RIDGE = 1e-4
 
@@ -21,7 +22,7 @@ class Dense:
 
     def __init__(self, matrix: np.ndarray) -> None:
         self.matrix = torch.from_numpy(matrix)
-        self.n_rows, self.n_columns = matrix.shape
+        self.n_columns = matrix.shape[1]
 
     def times(self, weights):
         return self.matrix @ weights
@@ -168,7 +169,7 @@ def test_the_shift_leaves_the_small_model_the_dimensions_that_it_is_trusted_with
     axes = np.linalg.qr(random.normal(size=(400, 400)))[0]
     values = 1e3 * np.exp(-fall * np.arange(400) / 20)
     gram = torch.from_numpy((axes * values) @ axes.T)
-    low, high = krylov.TRUSTED
+    low, high = preconditioner.TRUSTED
     factor, shift = trusted_factor(gram.clone(), 0.0)
     dimensions = (values / (values + shift)).sum() / 400
     # where the spectrum ends in rounding, fewer are there

@@ -61,7 +61,7 @@ def test_products_are_those_of_the_rows(changes, name, monkeypatch):
     random = np.random.default_rng(1)
     weights = torch.from_numpy(random.normal(size=operator.n_columns))
     assert torch.allclose(operator.times(weights)[known], z @ weights, atol=1e-10)
-    v = torch.from_numpy(random.normal(size=operator.n_rows))
+    v = torch.from_numpy(random.normal(size=len(operator.factor)))
     assert torch.allclose(operator.transposed_times(v), z.T @ v[known], atol=1e-10)
 
 
@@ -76,7 +76,7 @@ def test_the_parts_of_the_features_make_up_the_whole(changes):
     whole = parted.joined(small * parted.share**0.5, rest * (1 - parted.share) ** 0.5)
     together = parted.share * parted.small.times(small) + (1 - parted.share) * parted.rest.times(rest)
     assert torch.allclose(operator.times(whole), together, atol=1e-10)
-    v = torch.from_numpy(random.normal(size=operator.n_rows))
+    v = torch.from_numpy(random.normal(size=len(operator.factor)))
     parts = (
         parted.small.transposed_times(v) * parted.share**0.5,
         parted.rest.transposed_times(v) * (1 - parted.share) ** 0.5,

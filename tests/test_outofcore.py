@@ -96,14 +96,16 @@ def test_a_matrix_that_is_not_positive_definite_asks_for_a_larger_ridge(tmp_path
         _solution(z, np.ones(50), 1.0, Plan(50, 20, 8, 16, tmp_path))
 
 
-@pytest.mark.parametrize("n", [30, 6], ids=["more rows than features", "fewer rows"])
-def test_a_fit_on_disk_is_the_fit_in_memory(n, monkeypatch, tmp_path):
+@pytest.mark.parametrize(
+    ("n", "memory_limit"), [(30, 800_000), (6, 500_000)], ids=["more rows than features", "fewer rows"]
+)
+def test_a_fit_on_disk_is_the_fit_in_memory(n, memory_limit, monkeypatch, tmp_path):
     data, settings = molecules(n), recipe(ridge=1e-4)
     inside = fit(data, settings)
     monkeypatch.setattr(outofcore, "LARGEST_TILE", 40)
     monkeypatch.setattr(outofcore, "RESERVE", 0)
     monkeypatch.setattr(qml_lightning.resources, "resident_memory", lambda: 0)
-    outside = fit(data, settings, memory_limit=800_000, scratch=tmp_path)
+    outside = fit(data, settings, memory_limit=memory_limit, scratch=tmp_path)
     assert "out_of_core" not in inside.provenance["solution"]
     assert outside.provenance["solution"]["out_of_core"]["tile"] == 40
     assert outside.provenance["solution"]["out_of_core"]["dual"] == (n == 6)

@@ -216,8 +216,7 @@ def _telling(problem: Problem, recipe: Recipe, size: Size) -> float:
     """The features that limit a fit of that size: more than it has rows make it the kernel's own, which has one best
     ridge. Aspirin, 100 structures: 3e-5, 1.5e-5, 5e-6, 4e-6 with 0.32, 0.64, 1.28, 2.56 features for each row."""
     rows = sum(counts_of(problem.targets).values()) * size.structures / len(problem.structures)
-    weights_for_each = recipe.features.n_weights(len(problem.baseline.elements)) / recipe.features.n_features
-    return min(size.n_features, rows / weights_for_each)
+    return min(size.n_features, rows / recipe.features.weights_of_each(len(problem.baseline.elements)))
 
 
 def unit(recipe: Recipe) -> int:
@@ -236,25 +235,25 @@ def planned(problem: Problem, recipe: Recipe, memory: Memory) -> tuple[Size, Jud
     sample = structures.select(torch.arange(min(n, 10)))
     pairs = len(pairs_within(sample, recipe.representation.cutoff, problem.baseline.elements).centre)
     moves = (sample.n_atoms + (3 * pairs if len(problem.targets.keys() - {"energies"}) else 0)) / len(sample)
-    weights_for_each = recipe.features.n_weights(len(problem.baseline.elements)) / full
+    of_each = recipe.features.weights_of_each(len(problem.baseline.elements))
 
     def operations(structures: float, n_features: float, passes: int, solutions: int) -> float:
-        rows, weights = per_structure * structures, n_features * weights_for_each
+        rows, weights = per_structure * structures, n_features * of_each
         small, large = min(rows, weights), max(rows, weights)
         product = small**2 * large * (1 if rows > weights else 2)  # of rows with each other: both triangles
         made = (structures + (n_held if passes > 1 else 0)) * moves * weights * ROW_OPERATIONS
         return passes * (product + made) + solutions * SLOWER * small**3 / 3
 
     whole = operations(n, full, 1, 1)
-    if recipe.solver.method != "direct" and iteration_is_cheaper(problem, recipe, round(full * weights_for_each)):
-        whole = iteration_operations(problem, recipe, round(full * weights_for_each))
+    if recipe.solver.method != "direct" and iteration_is_cheaper(problem, recipe, full * of_each):
+        whole = iteration_operations(problem, recipe, full * of_each)
     budget = max(ALWAYS, SHARE * whole)
     telling = _telling(problem, recipe, Size(n, full))
     step = max(2 * unit(recipe), 128)  # halves and a doubled rank are possible, too
     size = Size(n - n_held, full)
     for n_features in range(min(full, MOST_FEATURES) // step * step, 0, -step):
         size = Size(max(1, min(n - n_held, round(n * n_features / telling))), n_features)
-        weights = round(n_features * weights_for_each)
+        weights = n_features * of_each
         counts = [round(per_structure * size.structures)]
         held = 8 * weights * round(per_structure * n_held) + BYTES_IN_FLIGHT * BATCH_NUMBERS
         if operations(size.structures, n_features, PASSES, SOLUTIONS) > budget:

@@ -29,9 +29,13 @@ class FeatureSettings:
     paired: bool = False  # cos and sin of the same frequency, instead of cos with a random phase
     blocks: bool = False  # every element its own weights, instead of one shared vector
 
+    def weights_of_each(self, n_elements: int) -> int:
+        """How many weights a feature has."""
+        return n_elements if self.blocks else 1
+
     def n_weights(self, n_elements: int) -> int:
         """Length of the weight vector."""
-        return self.n_features * (n_elements if self.blocks else 1)
+        return self.n_features * self.weights_of_each(n_elements)
 
     def check(self, rank: int) -> None:
         """Nothing, or an InputError with the remedy."""

@@ -13,9 +13,10 @@ from torch import Tensor
 from .basis import Basis
 from .design import labelled_rows
 from .errors import SolveError
-from .krylov import GuidedBySmallModel, State, least_residuals, with_ridge
+from .krylov import State, least_residuals, with_ridge
 from .matrixfree import MatrixFreeRows, matrix_free
 from .normal import Gram
+from .preconditioner import GuidedBySmallModel
 from .recipes import Recipe
 from .training import Problem, Progress, counts_of
 
@@ -75,8 +76,9 @@ class Iterative:
 
 def iteration_operations(problem: Problem, recipe: Recipe, n_weights: int) -> float:
     """Multiply-adds of an iterative solution, or what takes as long."""
-    rows, n_small = sum(counts_of(problem.targets).values()), min(recipe.solver.preconditioner_features, n_weights)
-    steps = STEPS * STEP_OPERATIONS * problem.structures.n_atoms * recipe.features.n_features
+    rows, n_features = sum(counts_of(problem.targets).values()), recipe.features.n_features
+    n_small = min(recipe.solver.preconditioner_features, n_features) * n_weights // n_features
+    steps = STEPS * STEP_OPERATIONS * problem.structures.n_atoms * n_features
     return float(rows) * n_small**2 + n_small**3 / 3 + steps
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .basis import Basis
 from .design import VOIGT, Environments, Tangents, environments
-from .krylov import Parted
+from .preconditioner import Parted
 from .recipes import Recipe
 from .structures import Structures, batches
 
@@ -33,10 +33,6 @@ class MatrixFreeRows:
     at: Environments
     kinds: tuple[str, ...]
     factor: Tensor  # (rows,) weight of each row, 0 where its label is not known
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.factor)
 
     @property
     def n_columns(self) -> int:

@@ -45,12 +45,8 @@ class Term:
 def memory_for_fit(n_columns: int, counts: Sequence[int], processes: int = 1) -> int:
     """Bytes that it takes to gather that many rows of each kind, in each process, and to solve them in one."""
     total = sum(counts)
-    if total < n_columns:
-        solving = (
-            8 * total * (2 * n_columns + total)
-        )  # the rows with their weights, apart and in one, and the dual matrix
-    else:
-        solving = 0 if max(counts) > n_columns else 8 * n_columns**2  # in the place of a Gram matrix, if there is one
+    # the dual matrix, or that of all rows, which takes the place of one kind's Gram matrix if there is one
+    solving = 8 * min(total, n_columns) ** 2 if max(counts) <= n_columns else 0
     return processes * sum(memory_for(rows, n_columns) for rows in counts) + solving
 
 
@@ -69,11 +65,10 @@ def ridge_path(
     matrix when the terms may be used up: at large N_F another one would not fit.
     """
     if (rows := dual_rows([term.part for term in terms])) is not None:
-        if inner is None:
-            inner = inner_products(rows)
-        weight = torch.cat([torch.full((part.n,), term.weight).to(inner) for term, part in zip(terms, rows)])
+        matrix = inner_products(rows) if inner is None else inner.clone()
+        weight = torch.cat([torch.full((part.n,), term.weight).to(matrix) for term, part in zip(terms, rows)])
         y = torch.cat([term.vector(part.filled()[1]) for term, part in zip(terms, rows)])
-        duals = positive_path(weight[:, None] * inner * weight, weight * y, ridges)
+        duals = positive_path(matrix.mul_(weight).mul_(weight[:, None]), weight * y, ridges)
         return [_combined(rows, weight * dual) for dual in duals]
     moment = torch.stack([term.weight**2 * term.vector(term.part.moments()) for term in terms]).sum(0)
     return positive_path(_summed(terms, use_up), moment, ridges)
@@ -86,9 +81,15 @@ def dual_rows(parts: Sequence[Part]) -> list[Rows] | None:
 
 
 def inner_products(rows: Sequence[Rows]) -> Tensor:
-    """Z Zᵀ of all rows, one after the other."""
+    """Lower triangle, or more, of Z Zᵀ of all rows, one after the other."""
     z = [part.filled()[0] for part in rows]
-    return torch.cat([torch.cat([one @ other.T for other in z], 1) for one in z])
+    total = sum(map(len, z))
+    matrix = torch.zeros(total, total, dtype=torch.float64, device=z[0].device)
+    for i, one in enumerate(z):
+        first = sum(map(len, z[:i]))
+        for other, place in zip(z[: i + 1], matrix[first : first + len(one)].split(list(map(len, z)), 1)):
+            place.addmm_(one, other.T)
+    return matrix
 
 
 def _combined(rows: Sequence[Rows], dual: Tensor) -> Tensor:
