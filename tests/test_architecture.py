@@ -18,7 +18,7 @@ READING_ORDER = (
     "baseline", "basis", "design", "normal", "solve", "preconditioner", "krylov", "matrixfree", "tiles",
     "outofcore", "training", "iterative", "restart", "potential", "equations", "smallerfits", "choice",
     "distributed", "exact", "modelfile", "equationsfile", "checkpoint", "ways", "fit", "metrics", "curves",
-    "learning", "tune", "label_check", "adapters", "report", "cli",
+    "learning", "workers", "tune", "label_check", "adapters", "report", "cli",
 )  # fmt: skip
 # `Potential.save` and `Potential.load` reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {("potential", "modelfile"), ("potential", "adapters")}

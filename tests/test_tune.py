@@ -58,6 +58,14 @@ def test_ridges_and_weights_share_a_pass_and_widths_do_not(monkeypatch):
     assert len(passes) == 2
 
 
+def test_passes_at_once_find_what_passes_in_turn_find(tuning):
+    at_once = tune(molecules(20), SPACE, SMALL, jobs=2)
+    assert [one.values for one in at_once.tried] == [one.values for one in tuning.tried]
+    for one, other in zip(at_once.tried, tuning.tried, strict=True):
+        assert one.forces == pytest.approx(other.forces, rel=1e-6)
+        assert one.energy == pytest.approx(other.energy, rel=1e-6)
+
+
 def test_a_search_that_was_stopped_goes_on_and_more_values_do_only_what_is_new(tmp_path, monkeypatch, tuning):
     journal = tmp_path / "journal"
 

@@ -25,7 +25,10 @@ from .metrics import evaluate
 from .neighbours import element_indices
 from .recipefile import with_fields
 from .recipes import DEFAULT, Recipe
+from .resources import Memory
+from .solve import memory_for_fit
 from .training import Progress
+from .workers import as_done, jobs_for
 
 FORMAT = "qml-lightning-tune"
 
@@ -74,6 +77,7 @@ def tune(
     held_out: float = 0.2,
     most: int | None = None,
     journal: str | Path | None = None,
+    jobs: int | None = 1,
     targets: Sequence[str] | None = None,
     reference_energies: Mapping[int, float] | None = None,
     device: torch.device | str = "cpu",
@@ -86,6 +90,8 @@ def tune(
     `folds`: with 1, `held_out` of the structures judge; with more, each structure judges once.
     `most`: try no more than so many combinations, drawn by the seed.
     `journal`: file that is written after each pass; what is in it already is not done again.
+    `jobs`: passes at once, each in a process of its own; None: as many as memory and threads allow. A script that asks
+    for several must be one that can be imported: its work under `if __name__ == "__main__":`.
     """
     data = replace(data, labels=chosen_labels(data.labels, targets))
     recipes = [(values, with_fields(recipe, values)) for values in combinations(space, most, recipe.seed)]
@@ -93,21 +99,64 @@ def tune(
         one.check()
     parts = list(_folds(data, folds, held_out, recipe.seed))
     kept = _Journal(journal, _identity(data, recipe, folds, held_out, reference_energies))
-    groups = _groups(recipes)
-    tell, options = progress or (lambda *_: None), {"device": device, "kernels": kernels}
-    tell("passes", 0, len(groups) * len(parts))
-    for at, (group, (fold, (learn, judge))) in enumerate(product(groups, enumerate(parts)), 1):
-        missing = [(values, one) for values, one in group if not kept.has(values, fold)]
-        if missing:
-            equations = equations_of(learn, missing[0][1], reference_energies=reference_energies, **options)  # type: ignore[arg-type]
-            for values, one in missing:
-                kept.add(values, fold, _errors(equations, one, judge, device, kernels))
-            kept.write()
-        tell("passes", at, len(groups) * len(parts))
+    passes = [_Pass(fold, group) for group in _groups(recipes) for fold in range(len(parts))]
+    missing = [rest for one in passes if (rest := kept.missing(one)).recipes]
+    search = _Search(parts, reference_energies, device, kernels)
+    if jobs is None:  # on one graphics processor several would be in each other's way
+        at_most = len(missing) if torch.device(device).type == "cpu" else 1
+        jobs = jobs_for(at_most, max(map(search.memory, missing), default=0), Memory().left)
+    tell, already = progress or (lambda *_: None), len(passes) - len(missing)
+    tell("passes", already, len(passes))
+    for at, (done, errors) in enumerate(as_done(search.errors, missing, jobs), already + 1):
+        kept.add(done, errors)
+        tell("passes", at, len(passes))
     tried = kept.tried(recipes, len(parts))
     if not any(math.isfinite(one.score) for one in tried):
         raise SolveError(f"None of the {len(tried)} recipes has equations that can be solved. Try larger ridges.")
     return Tuning(recipe, {name: list(values) for name, values in space.items()}, tried)
+
+
+@dataclass(frozen=True)
+class _Pass:
+    """Recipes that share the equations of one fold."""
+
+    fold: int
+    recipes: list[tuple[dict[str, Any], Recipe]]
+
+
+@dataclass(frozen=True)
+class _Search:
+    """What all passes have in common."""
+
+    parts: list[tuple[Dataset, Dataset]]
+    reference_energies: Mapping[int, float] | None
+    device: torch.device | str
+    kernels: str | None
+
+    def errors(self, one: _Pass) -> list[dict[str, float]]:
+        """Of each recipe, by kind; none where there is no solution."""
+        learn, judge = self.parts[one.fold]
+        first = one.recipes[0][1]
+        equations = equations_of(
+            learn, first, reference_energies=self.reference_energies, device=self.device, kernels=self.kernels
+        )
+        return [self._judged(equations, recipe, judge) for _, recipe in one.recipes]
+
+    def _judged(self, equations: Equations, recipe: Recipe, judge: Dataset) -> dict[str, float]:
+        try:
+            found = evaluate(solved(equations, recipe).on(self.device, None, self.kernels), judge)
+        except SolveError:
+            return {}
+        errors = {"energy": found.energy_per_atom, "forces": found.forces, "stress": found.stress}
+        return {kind: error.mae for kind, error in errors.items() if error is not None}
+
+    def memory(self, one: _Pass) -> int:
+        """Bytes that a pass takes, at most."""
+        learn, recipe = self.parts[one.fold][0], one.recipes[0][1]
+        labels = [learn.labels.energies, learn.labels.forces, learn.labels.stress]
+        counts = [part.numel() for part in labels if part is not None]
+        n_weights = recipe.features.n_weights(len(learn.structures.elements))
+        return memory_for_fit(n_weights, counts) + 8 * n_weights**2  # solved more than once: beside what is gathered
 
 
 def combinations(space: Mapping[str, Sequence[Any]], most: int | None, seed: int) -> list[dict[str, Any]]:
@@ -156,18 +205,6 @@ def _folds(data: Dataset, folds: int, held_out: float, seed: int) -> Iterator[tu
         yield learn, judged
 
 
-def _errors(
-    equations: Equations, recipe: Recipe, judge: Dataset, device: torch.device | str, kernels: str | None
-) -> dict[str, float]:
-    """By kind; none where there is no solution."""
-    try:
-        found = evaluate(solved(equations, recipe).on(device, None, kernels), judge)
-    except SolveError:
-        return {}
-    errors = {"energy": found.energy_per_atom, "forces": found.forces, "stress": found.stress}
-    return {kind: error.mae for kind, error in errors.items() if error is not None}
-
-
 def _identity(
     data: Dataset, recipe: Recipe, folds: int, held_out: float, reference_energies: Mapping[int, float] | None
 ) -> dict[str, Any]:
@@ -200,14 +237,15 @@ class _Journal:
             self.content = there
         self.known = {_key(entry["values"], entry["fold"]): entry["errors"] for entry in self.content["tried"]}
 
-    def has(self, values: dict[str, Any], fold: int) -> bool:
-        return _key(values, fold) in self.known
+    def missing(self, one: _Pass) -> _Pass:
+        """What of it was not tried."""
+        return replace(one, recipes=[entry for entry in one.recipes if _key(entry[0], one.fold) not in self.known])
 
-    def add(self, values: dict[str, Any], fold: int, errors: dict[str, float]) -> None:
-        self.known[_key(values, fold)] = errors
-        self.content["tried"].append({"values": values, "fold": fold, "errors": errors})
-
-    def write(self) -> None:
+    def add(self, one: _Pass, found: list[dict[str, float]]) -> None:
+        """Note a pass, and write all."""
+        for (values, _), errors in zip(one.recipes, found, strict=True):
+            self.known[_key(values, one.fold)] = errors
+            self.content["tried"].append({"values": values, "fold": one.fold, "errors": errors})
         if self.path is not None:
             write_atomically(self.path, (json.dumps(self.content, indent=1) + "\n").encode(), overwrite=True)
 

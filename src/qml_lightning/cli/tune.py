@@ -72,6 +72,15 @@ def command(
     journal: Annotated[
         Path | None, Option(help="Where to note what was tried; by default OUTPUT.journal.", metavar="FILE")
     ] = None,
+    jobs: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Passes at once, which share the threads; by default as many as memory and threads allow.",
+            metavar="N",
+            show_default=False,
+        ),
+    ] = None,
     figure: Annotated[Path | None, Option(help="Also draw the response, .png, .pdf or .svg.", metavar="FILE")] = None,
     label_check: LabelCheck = True,
     overwrite: Overwrite = False,
@@ -103,8 +112,9 @@ def command(
         if label_check:
             check_labels(dataset, device)
         tuning = tune(
-            dataset, space, start, folds=folds, held_out=held_out, most=trials, journal=noted, targets=targets,
-            reference_energies=reference_energies, device=device, kernels=machine.kernels, progress=tell,
+            dataset, space, start, folds=folds, held_out=held_out, most=trials, journal=noted, jobs=jobs,
+            targets=targets, reference_energies=reference_energies, device=device, kernels=machine.kernels,
+            progress=tell,
         )  # fmt: skip
     errors = finite(as_dict(tuning)["tried"][0])
     save_recipe(tuning.best, output, overwrite=overwrite, data=dataset.source.as_dict(), errors=errors)

@@ -1,0 +1,49 @@
+"""Work in several processes: the same results, and a process that dies is told."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import pytest
+
+from qml_lightning import workers
+from qml_lightning.errors import InputError, ResourceError
+from qml_lightning.workers import as_done, jobs_for
+
+
+def tenfold(n: int) -> tuple[int, int]:
+    return 10 * n, os.getpid()
+
+
+def dies(n: int) -> int:
+    os._exit(n)
+
+
+def refuses(n: int) -> int:
+    raise InputError(f"Wanted another number than {n}.")
+
+
+def test_each_task_has_its_result_whether_in_turn_or_in_processes_of_their_own():
+    in_turn = [(task, result) for task, (result, process) in as_done(tenfold, [1, 2, 3], 1) if process == os.getpid()]
+    assert in_turn == [(1, 10), (2, 20), (3, 30)]
+    at_once = list(as_done(tenfold, [1, 2, 3], 2))
+    assert sorted((task, result) for task, (result, _) in at_once) == in_turn
+    assert os.getpid() not in {process for _, (_, process) in at_once}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how a process ends")
+def test_a_process_that_dies_and_one_that_refuses_are_told():
+    with pytest.raises(ResourceError, match=r"One of 2 processes ended before its work was done.*Use fewer"):
+        list(as_done(dies, [3, 4], 2))
+    with pytest.raises(InputError, match="another number than 3"):
+        list(as_done(refuses, [3, 3], 2))
+
+
+def test_as_many_at_once_as_memory_and_threads_allow(monkeypatch):
+    monkeypatch.setattr(workers.torch, "get_num_threads", lambda: 16)
+    each, gib = 1024**3 - workers.BYTES_OF_A_PROCESS, 1024**3
+    assert jobs_for(9, each, 100 * gib) == 16 // workers.FEWEST_THREADS
+    assert jobs_for(9, each, 3 * gib) == 3
+    assert jobs_for(2, each, 100 * gib) == 2
+    assert jobs_for(9, each, 0) == 1
