@@ -34,7 +34,7 @@ def chosen(train: Dataset, recipe: Recipe) -> tuple[Recipe, float]:
     """The recipe as the data want it, and the seconds that this takes."""
     structures = train.structures
     baseline = fit_baseline(structures, train.labels.energies, structures.elements)
-    choice = choose(Problem(structures, train.labels, baseline), Automatic(recipe))
+    choice = choose(Problem(structures, train.labels, baseline), Automatic(recipe), iterates=True)
     return choice.recipe, choice.seconds
 
 

@@ -121,10 +121,11 @@ def fit(
     else:
         memory = Memory(memory_limit, None if scratch is None else Path(scratch))
         work = Work(problem, source, start, basis, device, kernels, memory, ranks, tell)
-        keeper = work.keeper(checkpoint, checkpoint_seconds, keeps=equations is not None, resume=resume)
+        iterates = work.iterates(keeps=equations is not None)
+        keeper = work.keeper(checkpoint, checkpoint_seconds, iterates=iterates, resume=resume)
         if isinstance(recipe, Automatic):
-            work = work.settled(recipe, keeper)
-        if work.iterates(keeps=equations is not None):
+            work = work.settled(recipe, keeper, iterates=iterates)
+        if iterates:
             potential = work.iteratively(keeper)
         elif not work.fits and equations is None and ranks is None:
             if checkpoint is not None:

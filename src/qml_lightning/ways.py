@@ -86,14 +86,14 @@ class Work:
         return alone and accumulation and iteration_is_cheaper(self.problem, self.recipe, self.n_weights)
 
     def keeper(
-        self, path: str | Path | None, seconds: float, *, keeps: bool, resume: bool
+        self, path: str | Path | None, seconds: float, *, iterates: bool, resume: bool
     ) -> Checkpoint | Restart | None:
         """What keeps the state of this work in a file, if one is wanted."""
         if path is None:
             return None
-        return (Restart if self.iterates(keeps=keeps) else Checkpoint)(path, seconds, resume=resume)
+        return (Restart if iterates else Checkpoint)(path, seconds, resume=resume)
 
-    def settled(self, automatic: Automatic, keeper: Checkpoint | Restart | None) -> Work:
+    def settled(self, automatic: Automatic, keeper: Checkpoint | Restart | None, *, iterates: bool) -> Work:
         """The same with the free fields of the recipe as the data want them.
 
         They are chosen once, by the first rank; a fit that goes on from a checkpoint has chosen already.
@@ -101,7 +101,8 @@ class Work:
         if keeper is not None and (kept := keeper.chosen()) is not None:
             return replace(self, recipe=automatic.settled_as(kept[0]), choice=kept[1])
         options: dict[str, Any] = {"device": self.device, "kernels": self.kernels, "memory": self.memory}
-        choice = on_first(self.ranks, lambda: choose(self.problem, automatic, **options, tell=self.tell))
+        options |= {"iterates": iterates, "tell": self.tell}
+        choice = on_first(self.ranks, lambda: choose(self.problem, automatic, **options))
         return replace(self, recipe=choice.recipe, choice=None if choice.best is None else choice.as_dict())
 
     def drawn(self) -> tuple[Projection, tuple[FeatureMap, ...]]:
