@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import torch
 
 from qml_lightning import evaluate, fit, load, load_dataset
 from qml_lightning.baseline import fit_baseline
-from qml_lightning.choice import SHARE, Choice, best_ridge, choose, planned
+from qml_lightning.choice import SHARE, Choice, best_ridge, choose, planned, power_of_features
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError
 from qml_lightning.recipes import CHOOSABLE, DEFAULT, Automatic
@@ -140,9 +141,34 @@ def test_best_ridge_is_found_from_far_away():
     def score(settings):
         return (torch.tensor(settings.ridge).log10().item() + 6.3) ** 2
 
+    assert best_ridge(lambda r: score(r) if r.ridge >= 2e-6 else math.inf, DEFAULT, 2e-6).ridge == pytest.approx(2.1e-6)
     for ridge in (1e-12, 1e-6, 1.0):
         assert best_ridge(score, replace(DEFAULT, ridge=ridge), 1e-16).ridge == pytest.approx(10**-6.3, rel=0.05)
     assert best_ridge(score, replace(DEFAULT, ridge=0.0), 1e-16).ridge == pytest.approx(10**-6.3, rel=0.05)
+
+
+def test_the_ridge_is_carried_by_what_the_errors_gain():
+    # half the error of forces for twice the size: more than the fourth power of it, and forces tell before energies do
+    assert power_of_features({"energies": 0.3, "forces": 0.6}) == pytest.approx(3.3, abs=0.1)
+    assert power_of_features({"energies": 0.7}) == pytest.approx(2.8, abs=0.1)
+    assert power_of_features({"forces": 1.0}) == 1.5
+    assert power_of_features({"forces": 0.01}) == 3.5
+    assert power_of_features({}) == power_of_features({"stress": 0.5}) == 2.7
+
+
+def test_energies_weigh_less_where_a_good_ridge_would_be_lost_in_rounding(ethanol, monkeypatch):
+    start = replace(
+        recipe(n_features=256, sigma=8.0, paired=True), ridge=1e-8, energy_weight=300.0, precision="float64"
+    )
+    automatic = Automatic(start, ("ridge", "energy_weight"))
+    usual = choose(problem_of(ethanol), automatic).recipe
+    monkeypatch.setattr("qml_lightning.smallerfits.ROUNDING", 3e-13)
+    coarse = choose(problem_of(ethanol), automatic).recipe
+    assert coarse.energy_weight < usual.energy_weight
+    iterated = choose(problem_of(ethanol), automatic, iterates=True).recipe  # sums up no squares
+    assert iterated.energy_weight >= coarse.energy_weight
+    given = choose(problem_of(ethanol), Automatic(replace(start, ridge=1e-12), ("energy_weight",))).recipe
+    assert given.ridge == 1e-12
 
 
 def test_the_plan_keeps_the_proportion_and_its_share_of_the_work():

@@ -36,9 +36,10 @@ FEW_STRUCTURES = 30
 # root of the number of energies that judge. Less is chance.
 WORTH, CHANCE = 0.02, 0.3
 # With as many rows for each feature, the best ridge falls with this power of the error of forces: 4.3 for ethanol, 4.0
-# for uracil and aspirin, 4.2 for benzene; and with this one of energies alone, QM9; over a factor of 16 in size
-# (benchmarks/ridges.py). Errors can be told much better than where the bottom of a flat valley is.
-POWERS_OF_ERRORS = {"forces": 4.1, "energies": 5.2}
+# for uracil and aspirin, 4.2 for benzene; and with this one of energies alone, 5.2 for QM9; over a factor of 16 in size
+# (benchmarks/ridges.py). Errors can be told much better than where the bottom of a flat valley is. A little more is
+# taken: they fall faster at larger sizes than the smaller fits have.
+POWERS_OF_ERRORS = {"forces": 4.5, "energies": 5.5}
 # Which makes powers of the number of features between these, and this one where nothing is known; and this one of the
 # width, to know where to look.
 POWERS_OF_FEATURES, POWER_OF_FEATURES, POWER_OF_WIDTH = (1.5, 3.5), 2.7, 5.0
@@ -106,37 +107,41 @@ def choose(
     shrunk = _telling(problem, start, whole) / _telling(problem, start, size)
     worth = max(WORTH, CHANCE * (judges.structures + judges.more_energies) ** -0.5)
 
-    def score(recipe: Recipe) -> float:
-        return fits.trial(size, recipe).score
+    first, gains = _first(fits, size, replace(start, ridge=start.ridge * shrunk**POWER_OF_FEATURES))
+    carried = shrunk ** power_of_features(gains)
+    single = _shown_by_float32(problem, start, fits.trial(size, first).errors)
+    larger = len(problem.structures) / size.structures * start.features.n_features / size.n_features
 
     def least(recipe: Recipe) -> float:
-        """The ridge that the fit itself would lose in rounding, as much larger as its sums are and their number."""
-        larger = len(problem.structures) / size.structures * start.features.n_features / size.n_features
-        return 0.0 if iterates else fits.rounding(size, recipe) * larger
+        """The smallest ridge of the fit itself: rounding grows with its sums and with their number."""
+        return max(single, 0.0 if iterates else fits.rounding(size, recipe) * larger)
+
+    def least_here(recipe: Recipe) -> float:
+        """The smallest ridge of the smaller fits, such that it can be carried; one that is given is taken as it is."""
+        return max(fits.rounding(size, recipe), least(recipe) * carried) if "ridge" in free else 0.0
+
+    def score(recipe: Recipe) -> float:
+        return math.inf if recipe.ridge < least_here(recipe) else fits.trial(size, recipe).score
 
     def settled(recipe: Recipe | None) -> Recipe | None:
-        return best_ridge(score, recipe, fits.rounding(size, recipe)) if recipe and "ridge" in free else recipe
+        return best_ridge(score, recipe, least_here(recipe)) if recipe and "ridge" in free else recipe
 
-    best = replace(start, ridge=start.ridge * shrunk**POWER_OF_FEATURES)
-    best = settled(best) or best
+    best = settled(first if "ridge" in free else replace(first, ridge=start.ridge * carried)) or first
     if "representation" in free:
         best = _downhill(score, best, [lambda r: settled(replace(r, representation=ENERGIES))], worth)
     if "energy_weight" in free:  # before what needs another pass over the data
-        best = _downhill(score, best, [lambda r: _weight(r, up=True), lambda r: _weight(r, up=False)], worth)
-        best = settled(best) or best
+        weights: list[Step] = [lambda r: settled(_weight(r, up=True)), lambda r: settled(_weight(r, up=False))]
+        best = _downhill(score, best, weights, worth)
     if "sigma" in free:
         best = _downhill(score, best, [lambda r: settled(_width(r, 0.5)), lambda r: settled(_width(r, 2.0))], worth)
     if "rank" in free:
         n_elements = len(problem.baseline.elements)
         best = _downhill(score, best, [lambda r: settled(_rank(r, size, n_elements))], worth)
-    if {"energy_weight", "ridge"} <= set(free):
-        best = _lighter(score, best, lambda recipe: least(recipe) * shrunk**POWER_OF_FEATURES, worth)
-    trial, gains = fits.trial(size, best), _gains(fits, size, best)
+    trial = fits.trial(size, best)
     predicted = {kind: error * gains.get(kind, 1.0) ** math.log2(shrunk) for kind, error in trial.errors.items()}
     ridge = start.ridge
     if "ridge" in free:
-        single = _shown_by_float32(problem, best, predicted)
-        ridge = float(f"{max(best.ridge / shrunk ** _power(gains), least(best), single):.2g}")
+        ridge = float(f"{max(best.ridge / carried, least(best)):.2g}")
     tell("choosing", PASSES + 1, PASSES + 1)
     seconds = round(time.perf_counter() - started, 3)
     return Choice(replace(best, ridge=ridge), free, judges, trial, predicted, tuple(fits.trials.values()), seconds)
@@ -155,15 +160,18 @@ def _free(problem: Problem, automatic: Automatic) -> tuple[str, ...]:
     return tuple(name for name in free if name == "ridge" and enough)
 
 
-def best_ridge(score: Callable[[Recipe], float], recipe: Recipe, rounding: float) -> Recipe:
-    """`recipe` with the best power of ten as its ridge, found downhill from its own, or the bottom of a parabola."""
-    guess = max(recipe.ridge, 3.0 * rounding)
-    recipe = replace(recipe, ridge=float(f"1e{round(math.log10(guess))}"))
+def best_ridge(score: Callable[[Recipe], float], recipe: Recipe, least: float) -> Recipe:
+    """`recipe` with the best power of ten as its ridge, found downhill from its own, or the bottom of a parabola, or
+    the least one where that is better."""
+    guess = max(recipe.ridge, least)
+    recipe = replace(recipe, ridge=float(f"1e{math.ceil(math.log10(guess) - 0.5)}"))
     recipe = _downhill(score, recipe, [lambda one: _times(one, 10.0), lambda one: _times(one, 0.1)])
     left, middle, right = (score(_times(recipe, factor)) for factor in (0.1, 1.0, 10.0))
-    if not math.isfinite(left + right) or left + right <= 2 * middle:
-        return recipe
-    return min(recipe, _times(recipe, 10 ** (0.5 * (left - right) / (left + right - 2 * middle))), key=score)
+    if math.isfinite(left + right) and left + right > 2 * middle:
+        other = _times(recipe, 10 ** (0.5 * (left - right) / (left + right - 2 * middle)))
+    else:
+        other = replace(recipe, ridge=float(f"{1.06 * least:.2g}"))  # not less, in few digits
+    return min(recipe, other, key=score)
 
 
 def _times(recipe: Recipe, factor: float) -> Recipe:
@@ -187,18 +195,6 @@ def _weight(recipe: Recipe, up: bool) -> Recipe | None:
     return replace(recipe, energy_weight=further[0 if up else -1]) if further else None
 
 
-def _lighter(
-    score: Callable[[Recipe], float], recipe: Recipe, least: Callable[[Recipe], float], worth: float
-) -> Recipe:
-    """With a ridge that is not too small to be carried, or with energies that weigh so little that it may be small."""
-
-    def allowed(one: Recipe | None) -> Recipe | None:
-        return one and replace(one, ridge=max(recipe.ridge, float(f"{least(one):.2g}")))
-
-    first = allowed(recipe) or recipe
-    return first if first == recipe else _downhill(score, first, [lambda one: allowed(_weight(one, up=False))], worth)
-
-
 def _width(recipe: Recipe, factor: float) -> Recipe:
     features = replace(recipe.features, sigma=recipe.features.sigma * factor)
     return replace(recipe, features=features, ridge=recipe.ridge * factor**-POWER_OF_WIDTH)
@@ -212,17 +208,23 @@ def _rank(recipe: Recipe, size: Size, n_elements: int) -> Recipe | None:
     return larger if fits and recipe.rank < axes else None
 
 
-def _gains(fits: SmallerFits, size: Size, recipe: Recipe) -> dict[str, float]:
-    """By what factor each error is smaller than at half the size; empty where that cannot be told."""
+def _first(fits: SmallerFits, size: Size, recipe: Recipe) -> tuple[Recipe, dict[str, float]]:
+    """`recipe` with a good ridge for that size, and by what factor each error is smaller there than at half the size;
+    empty where that cannot be told."""
+
+    def settled(size: Size, one: Recipe) -> Recipe:
+        return best_ridge(lambda other: fits.trial(size, other).score, one, fits.rounding(size, one))
+
     half = Size(size.structures // 2, size.n_features // 2)
     if half.structures == 0 or half.n_features % unit(recipe):
-        return {}
-    now = fits.trial(size, recipe).errors
-    before = fits.trial(half, replace(recipe, ridge=recipe.ridge * 2**POWER_OF_FEATURES)).errors
-    return {kind: min(1.0, error / before[kind]) for kind, error in now.items()}
+        return settled(size, recipe), {}
+    smaller = settled(half, replace(recipe, ridge=recipe.ridge * 2**POWER_OF_FEATURES))
+    before = fits.trial(half, smaller).errors
+    first = settled(size, replace(smaller, ridge=smaller.ridge / 2**POWER_OF_FEATURES))
+    return first, {kind: min(1.0, error / before[kind]) for kind, error in fits.trial(size, first).errors.items()}
 
 
-def _power(gains: dict[str, float]) -> float:
+def power_of_features(gains: dict[str, float]) -> float:
     """With which the ridge falls as the number of features grows: forces tell it best."""
     kind = next((kind for kind in POWERS_OF_ERRORS if kind in gains), None)
     if kind is None:
@@ -231,16 +233,18 @@ def _power(gains: dict[str, float]) -> float:
     return min(max(least, -POWERS_OF_ERRORS[kind] * math.log2(gains[kind])), most)
 
 
-def _shown_by_float32(problem: Problem, recipe: Recipe, predicted: dict[str, float]) -> float:
+def _shown_by_float32(problem: Problem, recipe: Recipe, errors: dict[str, float]) -> float:
     """The ridge below which weights are so large that energies predicted in float32 show it.
 
     At a good ridge |weights|² is about a quarter of n_features · (RMSE of force)² / ridge. Rounding of relative size ε
     makes 3 ε |weights| √(2 atoms / n_features) of that in an energy, of which less than a third of its error is wanted.
     """
-    if recipe.precision != "float32" or not {"energies", "forces"} <= predicted.keys():
+    if recipe.precision != "float32" or not {"energies", "forces"} <= errors.keys():
+        return 0.0
+    if not math.isfinite(errors["forces"] + errors["energies"]):
         return 0.0
     atoms = problem.structures.n_atoms / len(problem.structures)
-    return 2 * atoms * (SINGLE * recipe.force_weight * predicted["forces"] / predicted["energies"]) ** 2
+    return 2 * atoms * (SINGLE * recipe.force_weight * errors["forces"] / errors["energies"]) ** 2
 
 
 def _telling(problem: Problem, recipe: Recipe, size: Size) -> float:
