@@ -15,7 +15,7 @@ from qml_lightning.datasets import Dataset
 from qml_lightning.datasets.dataset import concatenate
 from qml_lightning.equations import extended, merged, solved, sweep
 from qml_lightning.equationsfile import load_equations, read_equations_header, save_equations
-from qml_lightning.errors import InputError, ModelError, ResourceError
+from qml_lightning.errors import InputError, ModelError, ResourceError, SolveError
 from qml_lightning.normal import Gram, Rows
 from qml_lightning.structures import Labels
 from small_models import crystals, labelled, molecules, recipe
@@ -289,3 +289,15 @@ def test_equations_and_checkpoints_are_of_the_direct_solver(tmp_path):
     iterative = replace(SETTINGS, solver=replace(SETTINGS.solver, method="iterative"))
     with pytest.raises(InputError, match="no equations are formed"):
         fit(mixed(5), iterative, equations=tmp_path / "e")
+
+
+def test_a_ridge_that_was_chosen_grows_where_it_is_lost_in_rounding_and_one_that_was_given_does_not(gathered):
+    wide = recipe(ridge=1e-4, n_features=128, sigma=1e4)  # features that hardly differ
+    equations, _ = gathered(molecules(30), wide)
+    lost = replace(wide, ridge=1e-15)
+    with pytest.raises(SolveError, match="not positive definite"):
+        solved(replace(equations, choice={"chosen": ["sigma"]}), lost)
+    chosen = replace(equations, choice={"chosen": ["ridge"]})
+    with pytest.warns(UserWarning, match=r"The ridge 1e-15 is lost in rounding; .* was taken"):
+        potential = solved(chosen, lost, use_up=True)
+    assert 1e-15 < potential.recipe.ridge <= 1e-13

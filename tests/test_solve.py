@@ -42,7 +42,7 @@ FORMS = {"rows": lambda z: Rows(z.shape[1], len(z)), "gram": lambda z: Gram(z.sh
 def test_weights_are_those_of_ridge_regression(first, second, sizes):
     n1, n2, columns = sizes
     (z1, y1), (z2, y2) = _problem(n1, columns, 1), _problem(n2, columns, 2)
-    found = solve([Term(_gathered(z1, y1, FORMS[first]), 3.0), Term(_gathered(z2, y2, FORMS[second]))], 1e-3)
+    found, _ = solve([Term(_gathered(z1, y1, FORMS[first]), 3.0), Term(_gathered(z2, y2, FORMS[second]))], 1e-3)
     assert np.allclose(found, _ridge_regression([(z1, y1, 3.0), (z2, y2, 1.0)], 1e-3), rtol=1e-8, atol=1e-10)
 
 
@@ -71,6 +71,17 @@ def test_a_matrix_that_is_not_positive_definite_tells_which_ridge_would_do():
         solve([Term(_gathered(z, y, FORMS["gram"]))], 0.0)
     ridge = float(str(failure.value).split("A ridge of ")[1].split(" ")[0])
     solve([Term(_gathered(z, y, FORMS["gram"]))], ridge)
+
+
+@pytest.mark.parametrize("rows", [30, 6], ids=["normal equations", "dual form"])
+def test_the_first_ridge_that_is_not_lost_in_rounding_is_taken(rows):
+    z, y = _problem(rows, 4)
+    z = np.concatenate([z, z], 1)
+    form = FORMS["gram" if rows == 30 else "rows"]
+    found, ridge = solve([Term(_gathered(z, y, form))], 0.0, 1e-30, 1e-3, 1.0)
+    assert ridge == 1e-3
+    wanted = np.linalg.solve(z.T @ z + 1e-3 * np.eye(8), z.T @ y)
+    assert np.allclose(found.numpy(), wanted)
 
 
 def test_rows_that_are_not_finite_are_told_apart_from_a_small_ridge():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -29,6 +30,9 @@ from .resources import Memory
 from .solve import EIGEN_FROM, Term, memory_for_fit, ridge_path, solve
 from .structures import Labels, Structures, checked
 from .training import Problem, Progress, counts_of
+
+# By how much a ridge that was chosen may be made larger, where it is lost in rounding.
+LARGER = (3.0, 10.0, 30.0, 100.0)
 
 
 @dataclass
@@ -329,13 +333,19 @@ def solved(
 ) -> Potential:
     """The potential of these equations, with the ridge and the weights of `recipe`.
 
-    `use_up`: solve in the memory of the equations, which are worth nothing afterwards.
+    `use_up`: solve in the memory of the equations, which are worth nothing afterwards. A ridge that was chosen, and not
+    given, is then made larger where it is lost in rounding.
     """
     recipe = equations.recipe if recipe is None else recipe
     baseline = equations.baseline(reference_energies)
     terms = equations.terms(recipe, baseline)
-    weights = solve(terms, recipe.ridge) if use_up else ridge_path(terms, [recipe.ridge])[0]
-    return equations.potential(weights, recipe, baseline, **more)
+    if not use_up:
+        return equations.potential(ridge_path(terms, [recipe.ridge])[0], recipe, baseline, **more)
+    chosen = equations.choice is not None and "ridge" in equations.choice["chosen"]
+    weights, ridge = solve(terms, recipe.ridge, *(factor * recipe.ridge for factor in LARGER if chosen))
+    if ridge != recipe.ridge:
+        warnings.warn(f"The ridge {recipe.ridge:g} is lost in rounding; {ridge:g} was taken.", stacklevel=2)
+    return equations.potential(weights, replace(recipe, ridge=ridge), baseline, **more)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .solve import cholesky
+from .solve import cholesky, substituted
 
 # Effective dimensions of the small model, Σ g / (g + shift) over the eigenvalues g of its Gram matrix, for each of its
 # features: what lies below the shift, it cannot tell from chance. Aspirin needs as many steps from 0.46 to 0.67, and
@@ -65,9 +65,7 @@ class GuidedBySmallModel:
     def image_and_product(self, v: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
         """Zᵀ P⁻¹ v, (columns,), and (Z Zᵀ + ridge) P⁻¹ v, (rows,)."""
         z, share = self.z, self.z.share
-        # two substitutions: torch.cholesky_solve would copy the factor at every step
-        half = torch.linalg.solve_triangular(self.factor.T, z.small.transposed_times(v)[:, None], upper=False)
-        inner = torch.linalg.solve_triangular(self.factor, half, upper=True)[:, 0]
+        inner = substituted(self.factor, z.small.transposed_times(v))
         seen = z.small.times(inner)
         direction = (v - seen) / self.shift
         product = share * seen + ridge * direction

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -50,15 +50,28 @@ def memory_for_fit(n_columns: int, counts: Sequence[int], processes: int = 1) ->
     return processes * sum(memory_for(rows, n_columns) for rows in counts) + solving
 
 
-def solve(terms: Sequence[Term], ridge: float) -> Tensor:
-    """Weights w that minimise Σ weight² |Z w − y|² + ridge |w|². Gram matrices among the terms are used up."""
-    return ridge_path(terms, [ridge], use_up=True)[0]
+def solve(terms: Sequence[Term], *ridges: float) -> tuple[Tensor, float]:
+    """Weights w that minimise Σ weight² |Z w − y|² + ridge |w|², and the ridge: the first of them that is not lost in
+    rounding. Gram matrices among the terms are used up."""
+    matrix, right, weights_of = _system(terms, use_up=True)
+    diagonal = matrix.diagonal().clone()
+    for ridge in ridges[:-1]:
+        if _factorised(matrix, diagonal, ridge):
+            return weights_of(substituted(matrix, right)), ridge
+    matrix.diagonal().copy_(diagonal)  # of the lower triangle, only it is not kept beside a factor
+    return weights_of(solve_positive(matrix, right, ridges[-1])), ridges[-1]
 
 
-def ridge_path(
-    terms: Sequence[Term], ridges: Sequence[float], *, use_up: bool = False, inner: Tensor | None = None
-) -> list[Tensor]:
-    """The weights for each ridge.
+def ridge_path(terms: Sequence[Term], ridges: Sequence[float], *, inner: Tensor | None = None) -> list[Tensor]:
+    """The weights for each ridge, in memory of their own. `inner` is as `_system` has it."""
+    matrix, right, weights_of = _system(terms, inner=inner)
+    return [weights_of(solution) for solution in positive_path(matrix, right, ridges)]
+
+
+def _system(
+    terms: Sequence[Term], *, use_up: bool = False, inner: Tensor | None = None
+) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
+    """Lower triangle and right-hand side of positive equations, and what makes weights of their solution.
 
     Rows only, and no more of them than columns: the dual form w = Zᵀ (Z Zᵀ + ridge)⁻¹ y, for which `inner` is Z Zᵀ
     without the weights if it is known (`inner_products`). Otherwise normal equations, in the memory of the first Gram
@@ -68,10 +81,9 @@ def ridge_path(
         matrix = inner_products(rows) if inner is None else inner.clone()
         weight = torch.cat([torch.full((part.n,), term.weight).to(matrix) for term, part in zip(terms, rows)])
         y = torch.cat([term.vector(part.filled()[1]) for term, part in zip(terms, rows)])
-        duals = positive_path(matrix.mul_(weight).mul_(weight[:, None]), weight * y, ridges)
-        return [_combined(rows, weight * dual) for dual in duals]
+        return matrix.mul_(weight).mul_(weight[:, None]), weight * y, lambda dual: _combined(rows, weight * dual)
     moment = torch.stack([term.weight**2 * term.vector(term.part.moments()) for term in terms]).sum(0)
-    return positive_path(_summed(terms, use_up), moment, ridges)
+    return _summed(terms, use_up), moment, lambda weights: weights
 
 
 def dual_rows(parts: Sequence[Part]) -> list[Rows] | None:
@@ -139,7 +151,11 @@ def _by_eigenvalues(matrix: Tensor, right: Tensor, ridges: Sequence[float]) -> l
 
 def solve_positive(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
     """(matrix + ridge)⁻¹ right from the lower triangle of `matrix`, which is overwritten."""
-    factor = cholesky(matrix, ridge)
+    return substituted(cholesky(matrix, ridge), right)
+
+
+def substituted(factor: Tensor, right: Tensor) -> Tensor:
+    """(UᵀU)⁻¹ right with U in the upper triangle of `factor`."""
     # two substitutions: torch.cholesky_solve would copy the factor, and at large N_F a copy would not fit
     half = torch.linalg.solve_triangular(factor.T, right[:, None], upper=False)
     solution: Tensor = torch.linalg.solve_triangular(factor, half, upper=True)
