@@ -114,7 +114,7 @@ def ethanol(options: Options) -> dict[str, Any]:
     }
 
 
-# ---- silicon ---------------------------------------------------------------------------------------------------------
+# ---- silicon, indium phosphide ---------------------------------------------------------------------------------------
 
 ZUO_TABLE = (
     "test MAE of Zuo et al., J. Phys. Chem. A 124, 731 (2020), as tabulated in ACEsuit/ACEworkflows "
@@ -133,20 +133,30 @@ SILICON_PUBLISHED = [
 
 def silicon(options: Options) -> dict[str, Any]:
     """Silicon crystals, surfaces, vacancies and molecular dynamics: energies, forces and stress, official split."""
-    train, test = load("zuo2020_Si:train"), load("zuo2020_Si:test")
+    return crystals("zuo2020_Si", "Si, Zuo et al. split: MAE", SILICON_PUBLISHED, options)
+
+
+def inp(options: Options) -> dict[str, Any]:
+    """InP crystals, strained and with point defects, of 8 to 217 atoms: energies, forces and stress, split 80 : 20."""
+    return crystals("snap_InP", "InP: MAE", [], options)
+
+
+def crystals(name: str, title: str, published: list[dict[str, Any]], options: Options) -> dict[str, Any]:
+    """Errors of energies, forces and stress, beside published ones and those of no model."""
+    train, test = load(f"{name}:train"), load(f"{name}:test")
     if options.quick:
-        train, test = train.split((40, 20), seed=0)
+        train, test = train.split((40, 10), seed=0)
     main, nothing = measured(train, test, options.size(4096, 256), options), know_nothing(train, test)
     rows = [_crystal("this run", {kind: main["errors"][kind]["mae"] for kind in nothing})]
     rows += [[p["model"], f"{p['energy']:.2f}", f"{p['forces']:.1f}", f"{p['stress']:.2f}" if p["stress"] else "–"]
-             for p in SILICON_PUBLISHED]  # fmt: skip
+             for p in published]  # fmt: skip
     rows += [_crystal("mean energy, no forces", nothing)]
-    print(table(["Si, Zuo et al. split: MAE", "energy / meV/atom", "force / meV/Å", "stress / GPa"], rows))
+    print(table([title, "energy / meV/atom", "force / meV/Å", "stress / GPa"], rows))
     return {
         "data": train.source.as_dict() | {"test_split": "test"},
         "main": main,
         "know_nothing": nothing,
-        "published": SILICON_PUBLISHED,
+        "published": published,
         "published_units": "meV/atom, meV/Å, GPa",
     }
 
@@ -188,21 +198,6 @@ def water(options: Options) -> dict[str, Any]:
         "know_nothing": nothing,
         "published": WATER_PUBLISHED,
     }
-
-
-# ---- indium phosphide ------------------------------------------------------------------------------------------------
-
-
-def inp(options: Options) -> dict[str, Any]:
-    """InP crystals, strained and with point defects, of 8 to 217 atoms: energies, forces and stress, split 80 : 20."""
-    train, test = load("snap_InP:train"), load("snap_InP:test")
-    if options.quick:
-        train, test = train.split((40, 10), seed=0)
-    main, nothing = measured(train, test, options.size(4096, 256), options), know_nothing(train, test)
-    rows = [_crystal("this run", {kind: main["errors"][kind]["mae"] for kind in nothing})]
-    rows += [_crystal("mean energy, no forces", nothing)]
-    print(table(["InP: MAE", "energy / meV/atom", "force / meV/Å", "stress / GPa"], rows))
-    return {"data": train.source.as_dict() | {"test_split": "test"}, "main": main, "know_nothing": nothing}
 
 
 # ---- rows of the README's table --------------------------------------------------------------------------------------
