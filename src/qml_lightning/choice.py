@@ -20,10 +20,10 @@ from .smallerfits import Judges, Size, SmallerFits, Trial
 from .solve import memory_for_fit
 from .training import BYTES_IN_FLIGHT, Problem, Progress, batch_numbers, counts_of
 
-# Part of the operations of the fit that the choice may take; and how many it always may, about a second.
-SHARE, ALWAYS = 0.25, 5e10
+# Part of the operations of the fit that the choice may take; and how many it always may, about half a second.
+SHARE, ALWAYS = 0.2, 2e10
 # Passes over the data and solutions that a choice is planned with.
-PASSES, SOLUTIONS = 6, 33
+PASSES, SOLUTIONS = 6, 36
 # A factorisation and what goes with it run at a third of the rate of the products.
 SLOWER = 3.0
 # Features of the smaller fits, at most: with more the choice would take minutes and be no better.
@@ -138,7 +138,9 @@ def choose(
         n_elements = len(problem.baseline.elements)
         best = _downhill(score, best, [lambda r: settled(_rank(r, size, n_elements))], worth)
     trial = fits.trial(size, best)
-    predicted = {kind: error * gains.get(kind, 1.0) ** math.log2(shrunk) for kind, error in trial.errors.items()}
+    # energies gain about as much as forces, and tell it much worse
+    further = {kind: gains.get("forces", gain) ** math.log2(shrunk) for kind, gain in gains.items()}
+    predicted = {kind: error * further.get(kind, 1.0) for kind, error in trial.errors.items()}
     ridge = start.ridge
     if "ridge" in free:
         ridge = float(f"{max(best.ridge / carried, least(best)):.2g}")
