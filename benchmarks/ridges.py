@@ -21,6 +21,7 @@ from common import SHARED_DATA, recipe_with, table, write
 
 from qml_lightning import Dataset, Recipe, evaluate, load_dataset, representation
 from qml_lightning.equations import equations_of, solved
+from qml_lightning.errors import SolveError
 
 # Width and the ridge to look near with 16384 features.
 MOLECULES = {"ethanol": (8.0, 1e-9), "uracil": (8.0, 1e-9), "benzene": (4.0, 1e-9), "aspirin": (4.0, 1e-7)}
@@ -47,12 +48,16 @@ def best_ridge(errors: Callable[[float], list[float]], guess: float) -> tuple[fl
         while score(k + step) < score(k):
             k += step
     left, middle, right = (score(k + step) for step in (-1, 0, 1))
-    return (k + 0.5 * (left - right) / (left + right - 2 * middle)) / 2, known[k]
+    bottom = 0.5 * (left - right) / (left + right - 2 * middle) if math.isfinite(left) else 0.0
+    return (k + bottom) / 2, known[k]
 
 
 def judged(equations: Any, recipe: Recipe, test: Dataset, ridge: float) -> list[float]:
-    """MAE of energies, meV, and of forces, meV/Å, if there are any."""
-    found = evaluate(solved(equations, replace(recipe, ridge=ridge)), test)
+    """MAE of energies, meV, and of forces, meV/Å, if there are any; infinite where the ridge is lost in rounding."""
+    try:
+        found = evaluate(solved(equations, replace(recipe, ridge=ridge)), test)
+    except SolveError:
+        return [math.inf]
     return [1e3 * error.mae for error in (found.energy, found.forces) if error is not None]
 
 

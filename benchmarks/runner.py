@@ -52,6 +52,7 @@ class Benchmark:
     tables: Callable[[list[Entry]], str]  # Markdown
     draw: Callable[[list[Entry]], Any]  # a matplotlib figure
     headline: Callable[[list[Entry]], list[Headline]] = lambda _: []
+    recipe: str = "default"  # what it is measured with unless the command line says otherwise
     needs: tuple[str, ...] = ()  # files of the folder of shared data
     timing: bool = False  # says something only on a machine that does nothing else
 
@@ -164,15 +165,15 @@ def main(benchmarks: Sequence[Benchmark], arguments: Sequence[str] | None = None
         metavar="WORD",
         help="only cells with one of these words, such as ethanol or seed=1; given several times, all must hold",
     )
-    parser.add_argument("--recipe", default="default", help="default, auto, paper or angular-pair")
+    parser.add_argument("--recipe", help="default, auto, paper or angular-pair (default: as the benchmark wants it)")
     parser.add_argument("--again", action="store_true", help="measure cells that are there already, too")
     parser.add_argument("--draw", action="store_true", help="measure nothing: tables and pictures of what is there")
     parser.add_argument("--list", action="store_true", help="the cells, and which of them are there")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     given = parser.parse_args(arguments)
     torch.set_num_threads(given.threads)
-    options = Options(given.quick, given.recipe)
     for benchmark in [by_name[name] for name in given.names] or benchmarks:
+        options = Options(given.quick, given.recipe or benchmark.recipe)
         if given.list:
             _list(benchmark, options, given.only)
             continue

@@ -9,7 +9,7 @@ from common import SHARED_DATA, Headline, table
 from drawing import BLUE, GREY, ORANGE, SKY, legend_above, log_axis, panels, title
 from runner import PUBLISHED, WHAT, Benchmark, Cell, Entry, Options
 
-from .models import errors, fitted, grouped, load, mean, recipe_for, recipe_words, told
+from .models import AUTO, errors, fitted, grouped, load, mean, recipe_for, recipe_words, told
 
 TEMPERATURES = ("300", "600", "1200")
 HELD_OUT = "held-out"  # 100 of the training structures instead of the test set, which is not the published one
@@ -106,6 +106,6 @@ BPA = Benchmark(
     "set of mixed temperatures, of which 31 frames that are also training structures are left out; temperatures are "
     "inferred from the order of that file. The published figures are for the full official test sets, which are not "
     "among the data here: they can be compared only roughly.",
-    cells, measure, tables, draw, headline,
+    cells, measure, tables, draw, headline, AUTO,
     needs=("3bpa/3bpa.npz",),
 )  # fmt: skip

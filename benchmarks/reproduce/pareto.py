@@ -8,7 +8,7 @@ from common import best_of, table
 from drawing import COLOURS, MARKS, legend_above, log_axis, panels
 from runner import PUBLISHED, WHAT, Benchmark, Cell, Entry, Options, entries
 
-from .models import FORCE, errors, fitted, grouped, load, mean, recipe_for
+from .models import AUTO, FORCE, errors, fitted, grouped, load, mean, recipe_for
 from .rmd17 import RMD17
 from .systems import NEEDS, system, untrained
 
@@ -37,7 +37,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     train, test = load(f"rmd17_{name}:train_01"), load(f"rmd17_{name}:test_01")
     if options.quick:
         train, test = train.split((20, 10), seed=0)
-    potential, about = fitted(train, recipe_for("default", n))
+    potential, about = fitted(train, recipe_for("default" if options.quick else AUTO, n))
     return {**errors(potential, test), **about}
 
 
@@ -45,7 +45,7 @@ def _points(told: list[Entry]) -> dict[str, dict[int, tuple[float, float]]]:
     """Molecule → features → (µs per atom, force MAE), where both are known."""
     error = {(e[WHAT]["molecule"], e[WHAT]["n_features"]): e[FORCE] for e in told if FORCE in e}
     for (molecule, n, recipe), there in grouped(entries(RMD17), "molecule", "n_features", "recipe").items():
-        if recipe == "default":
+        if recipe == AUTO:
             error.setdefault((molecule, n), mean(there, FORCE))
     out: dict[str, dict[int, tuple[float, float]]] = {}
     for entry in told:

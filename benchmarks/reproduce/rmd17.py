@@ -8,7 +8,7 @@ from common import Headline, table
 from drawing import BLUE, GREY, ORANGE, SKY, legend_above, log_axis, panels, title
 from runner import PUBLISHED, Benchmark, Cell, Entry, Options
 
-from .models import ENERGY, FORCE, errors, fitted, grouped, load, mean, recipe_for, recipe_words
+from .models import AUTO, ENERGY, FORCE, errors, fitted, grouped, load, mean, recipe_for, recipe_words
 
 MOLECULES = (
     "aspirin", "benzene", "ethanol", "malonaldehyde", "naphthalene", "salicylic", "toluene", "uracil",
@@ -125,6 +125,6 @@ RMD17 = Benchmark(
     "rmd17",
     "rMD17: mean absolute errors, 1000 training structures",
     "Official splits of 1000 training and 1000 test structures. Two splits with 16384 features are averaged.",
-    cells, measure, tables, draw, headline,
+    cells, measure, tables, draw, headline, AUTO,
     needs=tuple(f"rmd17/rmd17_{molecule}.npz" for molecule in MOLECULES),
 )  # fmt: skip
