@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from qml_lightning import evaluate, fit, load, load_dataset
+from qml_lightning import evaluate, fit, load, load_dataset, smallerfits
 from qml_lightning.baseline import fit_baseline
 from qml_lightning.choice import SHARE, Choice, best_ridge, choose, planned, power_of_features
 from qml_lightning.cli import main
@@ -73,6 +73,22 @@ def test_a_trial_is_a_fit_to_some_structures_judged_by_others(ethanol):
     assert [len(part) for part in held] == [20, 30]
     assert found.errors["forces"] == pytest.approx(evaluate(alike, judge).forces.mae, rel=1e-4)
     assert found.errors["energies"] == pytest.approx(evaluate(alike, energies).energy.mae, rel=1e-4)
+
+
+def test_environments_are_made_once_for_all_widths(ethanol, monkeypatch):
+    made = []
+    whole = smallerfits.environments
+    monkeypatch.setattr(smallerfits, "environments", lambda *a: made.append(None) or whole(*a))
+    problem, start, judges = problem_of(ethanol), recipe(n_features=64, paired=True), Judges(10, 20)
+    fits = SmallerFits(problem, start, judges)
+    wider = replace(start, features=replace(start.features, sigma=16.0))
+    fits.trial(Size(30, 64), start)
+    once = len(made)
+    again = fits.trial(Size(30, 64), wider)
+    assert len(made) == once == 3  # of those that are learnt, that judge, and whose energies do
+    assert again == SmallerFits(problem, start, judges).trial(Size(30, 64), wider)
+    fits.trial(Size(15, 64), wider)
+    assert len(made) == 3 * once
 
 
 def test_the_same_seed_chooses_the_same(ethanol, chosen):

@@ -28,8 +28,9 @@ PASSES, SOLUTIONS = 6, 36
 SLOWER = 3.0
 # Features of the smaller fits, at most: with more the choice would take minutes and be no better.
 MOST_FEATURES = 8192
-# Structures that judge, at most, their rows, and more structures of which only the energies do.
-MOST_HELD, MOST_HELD_ROWS, MORE_ENERGIES = 60, 6000, 300
+# Structures that judge, at least where there are as many and at most, their rows at most, and more structures of which
+# only the energies do.
+FEWEST_HELD, MOST_HELD, MOST_HELD_ROWS, MORE_ENERGIES = 10, 60, 6000, 300
 # With fewer structures only the ridge is chosen, and nothing where there are fewer rows than weights: they cannot tell.
 FEW_STRUCTURES = 30
 # What another width, weight or rank must gain in the logarithm of the error to be taken: this, and this over the square
@@ -49,8 +50,9 @@ SINGLE = 3.5e-7
 WEIGHTS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 # Smaller fits with fewer blocks of SORF than this say nothing of the rank.
 BLOCKS = 4
-# Operations of a row for each feature and neighbour, in the time of a matrix product.
-ROW_OPERATIONS = 100.0
+# Operations of a row for each feature and neighbour, in the time of a matrix product; features that cost as much as the
+# representation with its derivatives; and passes in which that is made anew, as size or rank are others.
+ROW_OPERATIONS, REPRESENTATION, ENVIRONED = 100.0, 2000.0, 3
 
 
 # From a recipe to another one, if there is one there.
@@ -266,25 +268,35 @@ def planned(problem: Problem, recipe: Recipe, memory: Memory, iterates: bool = F
     structures judge them, none where there is only one."""
     structures, rows, full = problem.structures, sum(counts_of(problem.targets).values()), recipe.features.n_features
     n, per_structure = len(structures), rows / len(structures)
-    n_held = min(
-        max(1, n // 5, min(n // 3, 10)), MOST_HELD, max(1, int(MOST_HELD_ROWS / max(1.0, per_structure))), n - 1
-    )
     sample = structures.select(torch.arange(min(n, 10)))
-    pairs = len(pairs_within(sample, recipe.representation.cutoff, problem.baseline.elements).centre)
-    moves = (sample.n_atoms + (3 * pairs if len(problem.targets.keys() - {"energies"}) else 0)) / len(sample)
+    atoms, pairs = (
+        number / len(sample)
+        for number in (
+            sample.n_atoms,
+            len(pairs_within(sample, recipe.representation.cutoff, problem.baseline.elements).centre),
+        )
+    )
+    moves = atoms + (3 * pairs if len(problem.targets.keys() - {"energies"}) else 0)
     of_each = recipe.features.weights_of_each(len(problem.baseline.elements))
 
-    def operations(structures: float, n_features: float, passes: int, solutions: int) -> float:
+    def operations(structures: float, judges: float, n_features: float, passes: int, solutions: int) -> float:
         rows, weights = per_structure * structures, n_features * of_each
         small, large = min(rows, weights), max(rows, weights)
         product = small**2 * large * (1 if rows > weights else 2)  # of rows with each other: both triangles
-        made = (structures + (n_held if passes > 1 else 0)) * moves * weights * ROW_OPERATIONS
-        return passes * (product + made) + solutions * SLOWER * small**3 / 3
+        made = (structures + judges) * moves * weights * ROW_OPERATIONS
+        once = (structures + judges) * moves * REPRESENTATION * ROW_OPERATIONS
+        return passes * (product + made) + min(passes, ENVIRONED) * once + solutions * SLOWER * small**3 / 3
 
-    whole = operations(n, full, 1, 1)
+    whole = operations(n, 0, full, 1, 1)
     if iterates:
         whole = iteration_operations(problem, recipe, full * of_each)
     budget = max(ALWAYS, SHARE * whole)
+    # what judges cost, only once in a while: at most half of it, and a quarter for those of energies alone
+    each = ENVIRONED * moves * REPRESENTATION * ROW_OPERATIONS
+    of_energies = ENVIRONED * (atoms + pairs / 2) * REPRESENTATION * ROW_OPERATIONS
+    wanted = max(1, n // 5, min(n // 3, 10))
+    n_held = min(wanted, MOST_HELD, max(1, int(MOST_HELD_ROWS / max(1.0, per_structure))), n - 1)
+    n_held = min(n_held, max(FEWEST_HELD, int(budget / 2 / each)))
     telling = _telling(problem, recipe, Size(n, full))
     step = max(2 * unit(recipe), 128)  # halves and a doubled rank are possible, too
     size = Size(n - n_held, full)
@@ -293,9 +305,10 @@ def planned(problem: Problem, recipe: Recipe, memory: Memory, iterates: bool = F
         weights = n_features * of_each
         counts = [round(per_structure * size.structures)]
         held = 8 * weights * round(per_structure * n_held) + BYTES_IN_FLIGHT * BATCH_NUMBERS
-        if operations(size.structures, n_features, PASSES, SOLUTIONS) > budget:
+        if operations(size.structures, n_held, n_features, PASSES, SOLUTIONS) > budget:
             continue
         if 2 * (memory_for_fit(weights, counts) + held) < memory.left:
             break
     several = len(problem.targets) > 1 and problem.labels.energies is not None
-    return size, Judges(n_held, min(MORE_ENERGIES, n - n_held - size.structures) if several else 0)
+    more = min(MORE_ENERGIES, n - n_held - size.structures, int(budget / 4 / of_energies)) if several else 0
+    return size, Judges(n_held, more)

@@ -24,6 +24,8 @@ BATCH_ATOMS = 2048
 
 # Where the next rows of a kind are to be written, n or fewer of them: (rows, weights) in float64, of any content.
 Room = Callable[[str, int], Tensor]
+# What gives the environments of a batch: `environments`, or who remembers them.
+Environing = Callable[[Basis, Structures, Collection[str]], "Environments"]
 
 
 @dataclass(frozen=True)
@@ -187,6 +189,7 @@ def labelled_rows(
     first: int = 0,
     most: int | None = None,
     wide: bool = False,
+    environed: Environing = environments,
 ) -> Iterator[tuple[str, Tensor, Tensor, int]]:
     """Rows, written where there is `room` for them, and targets: kind, (n, weights), (n,), structures that are done.
 
@@ -202,7 +205,7 @@ def labelled_rows(
     cost = torch.maximum(rows * basis.n_weights / (most or BATCH_NUMBERS), structures.counts / most_atoms)
     for index in batches(cost, 1.0, first):
         part = structures.select(index)
-        at = environments(basis, part, targets)
+        at = environed(basis, part, targets)
         atoms = slice(structures.offsets[index[0]], structures.offsets[index[-1] + 1])
         for kind, target in targets.items():
             y = (target[atoms] if kind == "forces" else target[index]).flatten()

@@ -18,7 +18,7 @@ from .accumulation import accumulation_on
 from .baseline import Baseline, References, fit_baseline, given_baseline, references_from
 from .basis import Basis, Drawn, basis_difference, draw, make_basis
 from .datasets.dataset import Dataset
-from .design import labelled_rows
+from .design import Environing, environments, labelled_rows
 from .errors import InputError
 from .kernels import FeatureMap
 from .neighbours import check_distances, element_indices
@@ -141,6 +141,7 @@ def gather(
     first: int = 0,
     most: int | None = None,
     after: Callable[[Equations, int, int], None] | None = None,
+    environed: Environing = environments,
 ) -> None:
     """Add the rows of `problem`, from the structure `first` on; `after(equations, done, of)` follows each chunk.
 
@@ -164,6 +165,7 @@ def gather(
         lambda kind, n: equations.parts[kind].room(n),
         first=first,
         most=most,
+        environed=environed,
     ):
         if kind == "energies":
             y = torch.cat([y[:, None], compositions[taken : taken + len(y)].to(y)], 1)

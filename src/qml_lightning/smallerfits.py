@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field, replace
+from itertools import count
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .basis import Basis, make_basis, sample_environments
-from .design import VOIGT, labelled_rows
+from .design import VOIGT, Environing, Environments, environments, labelled_rows
 from .equations import Equations, empty, gather
 from .errors import SolveError
 from .features import draw_maps
@@ -20,7 +21,7 @@ from .projection import principal_axes
 from .recipes import Recipe
 from .representation import FCHL19, PRESETS
 from .solve import Term, dual_rows, inner_products, ridge_path
-from .structures import Labels
+from .structures import Labels, Structures
 from .training import Problem, counts_of
 
 # Below this part of the trace of the Gram matrix, for each of its columns, a ridge is lost in rounding: benzene, whose
@@ -29,6 +30,9 @@ ROUNDING = 1e-20
 
 # Rows of a kind are taken into a Gram matrix where there is one for each of so many columns: fewer cost little.
 MANY = 16
+
+# Bytes of environments that are remembered, at most.
+MOST_REMEMBERED = 2 * 1024**3
 
 # So many rows of a kind count half: the error of fewer is chance rather than merit.
 DOUBT = 50
@@ -73,6 +77,36 @@ class _Surface:
     held: dict[str, Rows]
 
 
+@dataclass
+class _Remembered:
+    """Environments of batches that come again in the same order: features of another width do not change them."""
+
+    of: object = None  # what they depend on
+    known: dict[tuple[str, int], Environments] = field(default_factory=dict)
+    bytes: int = 0
+
+    def begin(self, of: object) -> None:
+        """Forget the environments of another size, rank or representation."""
+        if of != self.of:
+            self.of, self.known, self.bytes = of, {}, 0
+
+    def environed(self, whose: str) -> Environing:
+        """What gives the environments of these structures, batch after batch."""
+        numbers = count()
+
+        def known(basis: Basis, part: Structures, kinds: Collection[str]) -> Environments:
+            key = (whose, next(numbers))
+            if key in self.known:
+                return self.known[key]
+            at = environments(basis, part, kinds)
+            self.bytes += sum(one.vector.nbytes + one.owner.nbytes + one.row.nbytes for one in at.tangents.values())
+            if self.bytes < MOST_REMEMBERED:
+                self.known[key] = at
+            return at
+
+        return known
+
+
 class SmallerFits:
     """Trials of recipes, none of them made twice; the data are passed again only for another size, width or rank."""
 
@@ -99,6 +133,7 @@ class SmallerFits:
         self.samples: dict[FCHL19, list[Tensor]] = {}
         self.trials: dict[tuple[object, ...], Trial] = {}
         self.passes = 0
+        self.remembered = _Remembered()
         self._surfaces: dict[tuple[object, ...], _Surface] = {}
         self._traces: dict[tuple[object, ...], dict[str, float]] = {}  # of the Gram matrix of each kind
 
@@ -145,9 +180,11 @@ class SmallerFits:
         drawn = (principal_axes(self._sample(recipe), recipe.rank), maps)
         basis = make_basis(elements, recipe, *drawn, self.device, self.kernels)
         learn = self.problem.select(self.order[: size.structures].sort().values)
+        self.remembered.begin((size, recipe.rank, recipe.representation))
         prints = torch.zeros(0, dtype=torch.int64)
         equations = empty(learn, prints, {}, recipe, drawn, given=True, device=self.device)
-        gather(equations, basis, learn, lambda *_: None, most=self.most)
+        environed = self.remembered.environed("learnt")
+        gather(equations, basis, learn, lambda *_: None, most=self.most, environed=environed)
         # many solutions are wanted of them: their products are made once
         if (rows := dual_rows(list(equations.parts.values()))) is not None:
             return _Surface(equations, inner_products(rows), self._judges(basis, recipe))
@@ -167,7 +204,7 @@ class SmallerFits:
         counts = [counts_of(held.targets) for held in self.held]
         total = {kind: sum(of_some.get(kind, 0) for of_some in counts) for kind in counts[0]}
         rows = {kind: Rows(basis.n_weights, n, self.device) for kind, n in total.items() if n}
-        for held in self.held:
+        for number, held in enumerate(self.held):
             targets = {kind: y for kind, y in held.targets.items() if kind in rows}
             for kind, _, y, _ in labelled_rows(
                 basis,
@@ -176,6 +213,7 @@ class SmallerFits:
                 recipe.size_exponent,
                 lambda kind, n: rows[kind].room(n),
                 most=self.most,
+                environed=self.remembered.environed(f"held {number}"),
             ):
                 rows[kind].take(y)
         return rows
