@@ -53,7 +53,7 @@ def compared() -> str:
     ours: dict[str, dict[str, list[tuple[float, float]]]] = {}
     for cell in cells:
         if "failed" not in cell:
-            how = "" if cell["cell"]["recipe"] == "default" else f", {cell['cell']['recipe']}"
+            how = "" if cell["cell"]["recipe"] == "auto" else f", {cell['cell']['recipe']} recipe"
             there = ours.setdefault(f"{cell['cell']['n_features']} features{how}", {})
             errors = (cell["energy_mae_mev"], cell["force_mae_mev_per_angstrom"])
             there.setdefault(cell["cell"]["molecule"], []).append(errors)

@@ -107,5 +107,5 @@ def told(entries: Sequence[Entry], name: str, digits: int) -> str:
 
 
 def recipe_words(name: str) -> str:
-    """What is added to the name of a model that does not have the default recipe."""
-    return "" if name == "default" else f", {name}"
+    """What is added to the name of a model whose recipe was not chosen from the data."""
+    return "" if name == AUTO else f", {name} recipe"
