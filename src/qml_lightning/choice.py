@@ -36,9 +36,9 @@ FEW_STRUCTURES = 30
 # What another width, weight or rank must gain in the logarithm of the error to be taken: this, and this over the square
 # root of the number of energies that judge. Less is chance.
 WORTH, CHANCE = 0.02, 0.3
-# With as many rows for each feature, the best ridge falls with about this power of the error of forces: 4.6 for ethanol,
-# 4.5 for benzene, 4.2 for uracil, 4.0 for aspirin, over a factor of 16 in size; and with this one of energies alone, 5.2
-# for QM9 (benchmarks/ridges.py). Errors can be told much better than where the bottom of a flat valley is.
+# With as many rows for each feature, the best ridge falls with about this power of the error of forces: 4.6 for
+# ethanol, 4.5 for benzene, 4.2 for uracil, 4.0 for aspirin, over a factor of 16 in size; and with this one of energies
+# alone, 5.2 for QM9 (benchmarks/ridges.py). Errors can be told much better than where the bottom of a flat valley is.
 POWERS_OF_ERRORS = {"forces": 4.5, "energies": 5.5}
 # Which makes powers of the number of features between these, and this one where nothing is known; and this one of the
 # width, to know where to look.
