@@ -22,7 +22,6 @@ RECIPES = {
     "angular-pair": recipes.ANGULAR_PAIR,
 }
 MOST_DIRECT = 16384  # features; beyond it the Gram matrix takes a good part of the memory of this machine
-ITERATIVE_RIDGE = 1e-9  # smaller ones are lost in the preconditioner
 ENERGY, FORCE = "energy_mae_mev", "force_mae_mev_per_angstrom"
 
 
@@ -50,8 +49,7 @@ def _recipe(name: str, n_features: int, seed: int, base: Recipe | None, features
     recipe = replace(start, features=replace(start.features, n_features=n_features, **features), seed=seed)
     if n_features <= MOST_DIRECT:
         return recipe
-    solver = replace(recipe.solver, method="iterative")
-    return replace(recipe, solver=solver, ridge=max(recipe.ridge, ITERATIVE_RIDGE))
+    return replace(recipe, solver=replace(recipe.solver, method="iterative"))
 
 
 def errors(potential: Potential, test: Dataset) -> dict[str, float]:

@@ -51,7 +51,7 @@ class Recipe:
     representation: FCHL19 = representation.COSINE_SERIES
     rank: int = 128  # axes kept of each element's environments
     features: FeatureSettings = field(default_factory=FeatureSettings)
-    ridge: float = 1e-10
+    ridge: float = 1e-9
     energy_weight: float = 3.0
     force_weight: float = 1.0
     stress_weight: float = 1.0  # of the virial, stress × volume, in eV
