@@ -71,7 +71,8 @@ def fitted(train: Dataset, recipe: Recipe | Automatic) -> tuple[Potential, dict[
         "fit_seconds": potential.provenance["seconds"],
     }
     if "choice" in potential.provenance:
-        about["predicted"] = potential.provenance["choice"]["predicted"]
+        choice = potential.provenance["choice"]
+        about |= {"predicted": choice["predicted"], "choice_seconds": choice["seconds"]}
     solution = potential.provenance["solution"]
     if solution["solver"] == "iterative":
         about |= {"steps": len(solution["history"]), "converged": solution["converged"]}
