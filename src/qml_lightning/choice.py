@@ -21,7 +21,7 @@ from .solve import memory_for_fit
 from .training import BYTES_IN_FLIGHT, Problem, Progress, batch_numbers, counts_of
 
 # Part of the operations of the fit that the choice may take; and how many it always may, about half a second.
-SHARE, ALWAYS = 0.2, 2e10
+SHARE, ALWAYS = 0.17, 2e10
 # Passes over the data and solutions that a choice is planned with.
 PASSES, SOLUTIONS = 6, 36
 # A factorisation and what goes with it run at a third of the rate of the products.
@@ -293,12 +293,12 @@ def planned(problem: Problem, recipe: Recipe, memory: Memory, iterates: bool = F
     if iterates:
         whole = iteration_operations(problem, recipe, full * of_each)
     budget = max(ALWAYS, SHARE * whole)
-    # what judges cost, only once in a while: at most half of it, and a quarter for those of energies alone
+    # what judges cost, only once in a while: at most a third of it, and a sixth for those of energies alone
     each = ENVIRONED * moves * REPRESENTATION * ROW_OPERATIONS
     of_energies = ENVIRONED * (atoms + pairs / 2) * REPRESENTATION * ROW_OPERATIONS
     wanted = max(1, n // 5, min(n // 3, 10))
     n_held = min(wanted, MOST_HELD, max(1, int(MOST_HELD_ROWS / max(1.0, per_structure))), n - 1)
-    n_held = min(n_held, max(FEWEST_HELD, int(budget / 2 / each)))
+    n_held = min(n_held, max(FEWEST_HELD, int(budget / 3 / each)))
     telling = _telling(problem, recipe, Size(n, full))
     step = max(2 * unit(recipe), 128)  # halves and a doubled rank are possible, too
     size = Size(n - n_held, full)
@@ -312,5 +312,5 @@ def planned(problem: Problem, recipe: Recipe, memory: Memory, iterates: bool = F
         if 2 * (memory_for_fit(weights, counts) + held) < memory.left:
             break
     several = len(problem.targets) > 1 and problem.labels.energies is not None
-    more = min(MORE_ENERGIES, n - n_held - size.structures, int(budget / 4 / of_energies)) if several else 0
+    more = min(MORE_ENERGIES, n - n_held - size.structures, int(budget / 6 / of_energies)) if several else 0
     return size, Judges(n_held, more)
