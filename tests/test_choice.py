@@ -89,6 +89,15 @@ def test_environments_are_made_once_for_all_widths(ethanol, monkeypatch):
     assert again == SmallerFits(problem, start, judges).trial(Size(30, 64), wider)
     fits.trial(Size(15, 64), wider)
     assert len(made) == 3 * once
+    forgetful = SmallerFits(problem, start, judges, remembers=0)
+    assert [forgetful.trial(Size(30, 64), one).score for one in (start, wider)][1] == again.score
+    assert len(made) == 5 * once
+
+
+def test_labels_without_forces_in_them_can_be_chosen_for(ethanol):
+    labels = replace(ethanol.labels, forces=torch.zeros_like(ethanol.labels.forces))
+    flat = replace(ethanol, labels=replace(labels, energies=torch.full_like(labels.energies, -1.0)))
+    assert choose(problem_of(flat), Automatic(recipe(n_features=128, paired=True))).recipe.ridge > 0
 
 
 def test_the_same_seed_chooses_the_same(ethanol, chosen):

@@ -100,7 +100,7 @@ def choose(
         return Choice(start)
     most = None if memory.limit is None else batch_numbers(size.n_features, problem, memory.left)
     fits = SmallerFits(
-        problem, start, judges, device=device, kernels=kernels, most=most,
+        problem, start, judges, device=device, kernels=kernels, most=most, remembers=memory.left // 8,
         passed=lambda n: tell("choosing", min(n, PASSES), PASSES + 1),
     )  # fmt: skip
     tell("choosing", 0, PASSES + 1)
@@ -226,7 +226,9 @@ def _first(fits: SmallerFits, size: Size, recipe: Recipe) -> tuple[Recipe, dict[
     smaller = settled(half, replace(recipe, ridge=recipe.ridge * 2**POWER_OF_FEATURES))
     first = settled(size, replace(smaller, ridge=smaller.ridge / 2**POWER_OF_FEATURES))
     before, now = (fits.trial(*fit).errors for fit in ((half, smaller), (size, first)))
-    gains = {kind: min(1.0, error / before[kind]) for kind, error in now.items()}
+    # what cannot be solved, or is met exactly, tells nothing
+    known = [kind for kind in now if 0 < now[kind] < math.inf and 0 < before[kind] < math.inf]
+    gains = {kind: min(1.0, now[kind] / before[kind]) for kind in known}
     return first, gains, math.sqrt(smaller.ridge / 2 ** power_of_features(gains) / first.ridge)
 
 
@@ -247,7 +249,7 @@ def _shown_by_float32(problem: Problem, recipe: Recipe, errors: dict[str, float]
     """
     if recipe.precision != "float32" or not {"energies", "forces"} <= errors.keys():
         return 0.0
-    if not math.isfinite(errors["forces"] + errors["energies"]):
+    if not (math.isfinite(errors["forces"]) and 0 < errors["energies"] < math.inf):
         return 0.0
     atoms = problem.structures.n_atoms / len(problem.structures)
     return 2 * atoms * (SINGLE * recipe.force_weight * errors["forces"] / errors["energies"]) ** 2

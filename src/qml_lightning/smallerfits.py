@@ -81,6 +81,7 @@ class _Surface:
 class _Remembered:
     """Environments of batches that come again in the same order: features of another width do not change them."""
 
+    most: int  # bytes
     of: object = None  # what they depend on
     known: dict[tuple[str, int], Environments] = field(default_factory=dict)
     bytes: int = 0
@@ -100,7 +101,7 @@ class _Remembered:
                 return self.known[key]
             at = environments(basis, part, kinds)
             self.bytes += sum(one.vector.nbytes + one.owner.nbytes + one.row.nbytes for one in at.tangents.values())
-            if self.bytes < MOST_REMEMBERED:
+            if self.bytes < self.most:
                 self.known[key] = at
             return at
 
@@ -119,9 +120,11 @@ class SmallerFits:
         device: torch.device | str = "cpu",
         kernels: str | None = None,
         most: int | None = None,
+        remembers: int = MOST_REMEMBERED,
         passed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`most`: numbers at once, where memory is short. `passed` is told how often the data were passed."""
+        """`most`: numbers at once, where memory is short. `remembers`: bytes of environments that are kept, at most.
+        `passed` is told how often the data were passed."""
         self.problem, self.device, self.kernels, self.most, self.passed = problem, device, kernels, most, passed
         order = torch.from_numpy(np.random.RandomState(recipe.seed).permutation(len(problem.structures)))
         held, more = order[: judges.structures], order[judges.structures :][: judges.more_energies]
@@ -133,7 +136,7 @@ class SmallerFits:
         self.samples: dict[FCHL19, list[Tensor]] = {}
         self.trials: dict[tuple[object, ...], Trial] = {}
         self.passes = 0
-        self.remembered = _Remembered()
+        self.remembered = _Remembered(min(remembers, MOST_REMEMBERED))
         self._surfaces: dict[tuple[object, ...], _Surface] = {}
         self._traces: dict[tuple[object, ...], dict[str, float]] = {}  # of the Gram matrix of each kind
 
