@@ -125,7 +125,8 @@ def headline(entries: list[Entry]) -> list[Headline]:
         return []
     (n, recipe), curve = max(curves.items())
     most = max(curve)
-    what = f"QM9 atomisation energies, {most:,} molecules, {n} features{recipe_words(recipe)}: MAE".replace(",", " ", 1)
+    molecules = f"{most:,}".replace(",", " ")
+    what = f"QM9 atomisation energies, {molecules} molecules, {n} features{recipe_words(recipe)}: MAE"
     paper = PUBLISHED["qm9"]["models"]
     beside = f"the paper with 75 000: SORF {paper['paper, SORF']:g} meV, OQML {paper['paper, OQML']:g} meV"
     return [Headline(what, f"{mean(curve[most], ENERGY):.1f} meV", beside)]
