@@ -10,27 +10,13 @@ from typing import Any
 
 import torch
 
-from .design import BATCH_NUMBERS
-from .iterative import iteration_operations
-from .neighbours import pairs_within
+from .planning import PASSES, planned, telling, unit
 from .recipes import Automatic, Recipe
 from .representation import ENERGIES
 from .resources import Memory
 from .smallerfits import Judges, Size, SmallerFits, Trial
-from .solve import memory_for_fit
-from .training import BYTES_IN_FLIGHT, Problem, Progress, batch_numbers, counts_of
+from .training import Problem, Progress, batch_numbers, counts_of
 
-# Part of the operations of the fit that the choice may take; and how many it always may, about half a second.
-SHARE, ALWAYS = 0.17, 2e10
-# Passes over the data and solutions that a choice is planned with.
-PASSES, SOLUTIONS = 6, 36
-# A factorisation and what goes with it run at a third of the rate of the products.
-SLOWER = 3.0
-# Features of the smaller fits, at most: with more the choice would take minutes and be no better.
-MOST_FEATURES = 8192
-# Structures that judge, at least where there are as many and at most, their rows at most, and more structures of which
-# only the energies do.
-FEWEST_HELD, MOST_HELD, MOST_HELD_ROWS, MORE_ENERGIES = 10, 60, 6000, 300
 # With fewer structures only the ridge is chosen, and nothing where there are fewer rows than weights: they cannot tell.
 FEW_STRUCTURES = 30
 # What another width, weight or rank must gain in the logarithm of the error to be taken: this, and this over the square
@@ -49,10 +35,6 @@ SINGLE = 3.5e-7
 WEIGHTS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 # Smaller fits with fewer blocks of SORF than this say nothing of the rank.
 BLOCKS = 4
-# Operations of a row for each feature and neighbour, in the time of a matrix product; features that cost as much as the
-# representation with its derivatives; and passes in which that is made anew, as size or rank are others.
-ROW_OPERATIONS, REPRESENTATION, ENVIRONED = 100.0, 2000.0, 3
-
 
 # From a recipe to another one, if there is one there.
 Step = Callable[[Recipe], Recipe | None]
@@ -105,49 +87,73 @@ def choose(
     )  # fmt: skip
     tell("choosing", 0, PASSES + 1)
     whole = Size(len(problem.structures), start.features.n_features)
-    shrunk = _telling(problem, start, whole) / _telling(problem, start, size)
-    worth = max(WORTH, CHANCE * (judges.structures + judges.more_energies) ** -0.5)
-
-    first, gains, other = _first(fits, size, replace(start, ridge=start.ridge * shrunk**POWER_OF_FEATURES))
-    carried = shrunk ** power_of_features(gains) / other
-    single = _shown_by_float32(problem, start, fits.trial(size, first).errors)
-    larger = len(problem.structures) / size.structures * start.features.n_features / size.n_features
-
-    def least(recipe: Recipe) -> float:
-        """The smallest ridge of the fit itself: rounding grows with its sums and with their number."""
-        return max(single, 0.0 if iterates else fits.rounding(size, recipe) * larger)
-
-    def least_here(recipe: Recipe) -> float:
-        """The smallest ridge of the smaller fits, such that it can be carried; one that is given is taken as it is."""
-        return max(fits.rounding(size, recipe), least(recipe) * carried) if "ridge" in free else 0.0
-
-    def score(recipe: Recipe) -> float:
-        return math.inf if recipe.ridge < least_here(recipe) else fits.trial(size, recipe).score
-
-    def settled(recipe: Recipe | None) -> Recipe | None:
-        return best_ridge(score, recipe, least_here(recipe)) if recipe and "ridge" in free else recipe
-
-    best = settled(first if "ridge" in free else replace(first, ridge=start.ridge * carried)) or first
-    if "representation" in free:
-        best = _downhill(score, best, [lambda r: settled(replace(r, representation=ENERGIES))], worth)
-    if "energy_weight" in free:  # before what needs another pass over the data
-        weights: list[Step] = [lambda r: settled(_weight(r, up=True)), lambda r: settled(_weight(r, up=False))]
-        best = _downhill(score, best, weights, worth)
-    if "sigma" in free:
-        best = _downhill(score, best, [lambda r: settled(_width(r, 0.5)), lambda r: settled(_width(r, 2.0))], worth)
-    if "rank" in free:
-        n_elements = len(problem.baseline.elements)
-        best = _downhill(score, best, [lambda r: settled(_rank(r, size, n_elements))], worth)
+    shrunk = telling(problem, start, whole) / telling(problem, start, size)
+    first = _first(fits, size, replace(start, ridge=start.ridge * shrunk**POWER_OF_FEATURES))
+    times = shrunk ** power_of_features(first.gains) / first.by_half
+    larger = 0.0 if iterates else whole.structures / size.structures * whole.n_features / size.n_features
+    single = _shown_by_float32(problem, start, fits.trial(size, first.recipe).errors)
+    search = _Search(fits, size, times, larger, single, "ridge" in free)
+    begin = first.recipe if search.ridged else replace(first.recipe, ridge=start.ridge * times)
+    best = search.best(begin, free, max(WORTH, CHANCE * (judges.structures + judges.more_energies) ** -0.5))
     trial = fits.trial(size, best)
     # energies gain about as much as forces, and tell it much worse
-    further = {kind: gains.get("forces", gain) ** math.log2(shrunk) for kind, gain in gains.items()}
+    further = {kind: first.gains.get("forces", gain) ** math.log2(shrunk) for kind, gain in first.gains.items()}
     predicted = {kind: error * further.get(kind, 1.0) for kind, error in trial.errors.items()}
-    ridge = start.ridge
-    if "ridge" in free:
-        ridge = float(f"{max(best.ridge / carried, least(best)):.2g}")
+    ridge = search.carried(best) if search.ridged else start.ridge
     tell("choosing", PASSES + 1, PASSES + 1)
     seconds = round(time.perf_counter() - started, 3)
     return Choice(replace(best, ridge=ridge), free, judges, trial, predicted, tuple(fits.trials.values()), seconds)
+
+
+@dataclass(frozen=True)
+class _Search:
+    """Downhill from one recipe to another in smaller fits of one size, by ridges that the fit itself can have."""
+
+    fits: SmallerFits
+    size: Size
+    times: float  # a ridge of the fit itself, to have as good a one of the smaller fits
+    larger: float  # what rounding is in the fit itself
+    single: float  # the least ridge that float32 allows
+    ridged: bool  # whether the ridge is free; one that is given is taken as it is
+
+    def best(self, recipe: Recipe, free: Sequence[str], worth: float) -> Recipe:
+        """The free fields one after the other, and the ridge with each of them."""
+        recipe = self.settled(recipe)
+        for steps in self._steps(free):
+            settling = [lambda one, step=step: (other := step(one)) and self.settled(other) for step in steps]
+            recipe = _downhill(self.score, recipe, settling, worth)
+        return recipe
+
+    def _steps(self, free: Sequence[str]) -> list[list[Step]]:
+        """What is tried of each field; first what needs no other pass over the data."""
+        n_elements = len(self.fits.problem.baseline.elements)
+        steps: dict[str, list[Step]] = {
+            "representation": [lambda one: replace(one, representation=ENERGIES)],
+            "energy_weight": [lambda one: _weight(one, up=True), lambda one: _weight(one, up=False)],
+            "sigma": [lambda one: _width(one, 0.5), lambda one: _width(one, 2.0)],
+            "rank": [lambda one: _rank(one, self.size, n_elements)],
+        }
+        return [steps[name] for name in steps if name in free]
+
+    def score(self, recipe: Recipe) -> float:
+        return math.inf if recipe.ridge < self._least(recipe) else self.fits.trial(self.size, recipe).score
+
+    def settled(self, recipe: Recipe) -> Recipe:
+        return best_ridge(self.score, recipe, self._least(recipe)) if self.ridged else recipe
+
+    def carried(self, recipe: Recipe) -> float:
+        """Its ridge for the fit itself."""
+        return float(f"{max(recipe.ridge / self.times, self._least_there(recipe)):.2g}")
+
+    def _least_there(self, recipe: Recipe) -> float:
+        """The smallest ridge of the fit itself: rounding grows with its sums and with their number."""
+        return max(self.single, self.fits.rounding(self.size, recipe) * self.larger)
+
+    def _least(self, recipe: Recipe) -> float:
+        """The smallest ridge of the smaller fits, such that it can be carried."""
+        if not self.ridged:
+            return 0.0
+        return max(self.fits.rounding(self.size, recipe), self._least_there(recipe) * self.times)
 
 
 def _free(problem: Problem, automatic: Automatic) -> tuple[str, ...]:
@@ -211,25 +217,31 @@ def _rank(recipe: Recipe, size: Size, n_elements: int) -> Recipe | None:
     return larger if fits and recipe.rank < axes else None
 
 
-def _first(fits: SmallerFits, size: Size, recipe: Recipe) -> tuple[Recipe, dict[str, float], float]:
-    """`recipe` with a good ridge for that size; by what factor each error is smaller there than at half the size, empty
-    where that cannot be told; and what to multiply a ridge by, so that half the size tells as much of it.
+@dataclass(frozen=True)
+class _First:
+    """What two sizes tell before anything but the ridge is sought."""
 
-    The bottom of a valley is found within a factor of 3 or so, and 10 at times (uracil, 3BPA): two sizes err less."""
+    recipe: Recipe  # with a good ridge
+    gains: dict[str, float] = field(default_factory=dict)  # by what factor errors are smaller than at half the size
+    by_half: float = 1.0  # what to multiply a ridge by, so that half the size tells as much of it
+
+
+def _first(fits: SmallerFits, size: Size, recipe: Recipe) -> _First:
+    """The bottom of a valley is found within a factor of 3, and 10 at times (uracil, 3BPA): two sizes err less."""
 
     def settled(size: Size, one: Recipe) -> Recipe:
         return best_ridge(lambda other: fits.trial(size, other).score, one, fits.rounding(size, one))
 
     half = Size(size.structures // 2, size.n_features // 2)
     if half.structures == 0 or half.n_features % unit(recipe):
-        return settled(size, recipe), {}, 1.0
+        return _First(settled(size, recipe))
     smaller = settled(half, replace(recipe, ridge=recipe.ridge * 2**POWER_OF_FEATURES))
-    first = settled(size, replace(smaller, ridge=smaller.ridge / 2**POWER_OF_FEATURES))
-    before, now = (fits.trial(*fit).errors for fit in ((half, smaller), (size, first)))
+    larger = settled(size, replace(smaller, ridge=smaller.ridge / 2**POWER_OF_FEATURES))
+    before, now = (fits.trial(*fit).errors for fit in ((half, smaller), (size, larger)))
     # what cannot be solved, or is met exactly, tells nothing
     known = [kind for kind in now if 0 < now[kind] < math.inf and 0 < before[kind] < math.inf]
     gains = {kind: min(1.0, now[kind] / before[kind]) for kind in known}
-    return first, gains, math.sqrt(smaller.ridge / 2 ** power_of_features(gains) / first.ridge)
+    return _First(larger, gains, math.sqrt(smaller.ridge / 2 ** power_of_features(gains) / larger.ridge))
 
 
 def power_of_features(gains: dict[str, float]) -> float:
@@ -253,66 +265,3 @@ def _shown_by_float32(problem: Problem, recipe: Recipe, errors: dict[str, float]
         return 0.0
     atoms = problem.structures.n_atoms / len(problem.structures)
     return 2 * atoms * (SINGLE * recipe.force_weight * errors["forces"] / errors["energies"]) ** 2
-
-
-def _telling(problem: Problem, recipe: Recipe, size: Size) -> float:
-    """The features that limit a fit of that size: more than it has rows make it the kernel's own, which has one best
-    ridge. Aspirin, 100 structures: 3e-5, 1.5e-5, 5e-6, 4e-6 with 0.32, 0.64, 1.28, 2.56 features for each row."""
-    rows = sum(counts_of(problem.targets).values()) * size.structures / len(problem.structures)
-    return min(size.n_features, rows / recipe.features.weights_of_each(len(problem.baseline.elements)))
-
-
-def unit(recipe: Recipe) -> int:
-    """The number of features is a multiple of this."""
-    return (recipe.rank if recipe.features.method == "sorf" else 1) * (1 + recipe.features.paired)
-
-
-def planned(problem: Problem, recipe: Recipe, memory: Memory, iterates: bool = False) -> tuple[Size, Judges]:
-    """Size of the smaller fits, the largest that the share of operations and half of the memory allow; and how many
-    structures judge them, none where there is only one."""
-    structures, rows, full = problem.structures, sum(counts_of(problem.targets).values()), recipe.features.n_features
-    n, per_structure = len(structures), rows / len(structures)
-    sample = structures.select(torch.arange(min(n, 10)))
-    atoms, pairs = (
-        number / len(sample)
-        for number in (
-            sample.n_atoms,
-            len(pairs_within(sample, recipe.representation.cutoff, problem.baseline.elements).centre),
-        )
-    )
-    moves = atoms + (3 * pairs if len(problem.targets.keys() - {"energies"}) else 0)
-    of_each = recipe.features.weights_of_each(len(problem.baseline.elements))
-
-    def operations(structures: float, judges: float, n_features: float, passes: int, solutions: int) -> float:
-        rows, weights = per_structure * structures, n_features * of_each
-        small, large = min(rows, weights), max(rows, weights)
-        product = small**2 * large * (1 if rows > weights else 2)  # of rows with each other: both triangles
-        made = (structures + judges) * moves * weights * ROW_OPERATIONS
-        once = (structures + judges) * moves * REPRESENTATION * ROW_OPERATIONS
-        return passes * (product + made) + min(passes, ENVIRONED) * once + solutions * SLOWER * small**3 / 3
-
-    whole = operations(n, 0, full, 1, 1)
-    if iterates:
-        whole = iteration_operations(problem, recipe, full * of_each)
-    budget = max(ALWAYS, SHARE * whole)
-    # what judges cost, only once in a while: at most a third of it, and a sixth for those of energies alone
-    each = ENVIRONED * moves * REPRESENTATION * ROW_OPERATIONS
-    of_energies = ENVIRONED * (atoms + pairs / 2) * REPRESENTATION * ROW_OPERATIONS
-    wanted = max(1, n // 5, min(n // 3, 10))
-    n_held = min(wanted, MOST_HELD, max(1, int(MOST_HELD_ROWS / max(1.0, per_structure))), n - 1)
-    n_held = min(n_held, max(FEWEST_HELD, int(budget / 3 / each)))
-    telling = _telling(problem, recipe, Size(n, full))
-    step = max(2 * unit(recipe), 128)  # halves and a doubled rank are possible, too
-    size = Size(n - n_held, full)
-    for n_features in range(min(full, MOST_FEATURES) // step * step, 0, -step):
-        size = Size(max(1, min(n - n_held, round(n * n_features / telling))), n_features)
-        weights = n_features * of_each
-        counts = [round(per_structure * size.structures)]
-        held = 8 * weights * round(per_structure * n_held) + BYTES_IN_FLIGHT * BATCH_NUMBERS
-        if operations(size.structures, n_held, n_features, PASSES, SOLUTIONS) > budget:
-            continue
-        if 2 * (memory_for_fit(weights, counts) + held) < memory.left:
-            break
-    several = len(problem.targets) > 1 and problem.labels.energies is not None
-    more = min(MORE_ENERGIES, n - n_held - size.structures, int(budget / 6 / of_energies)) if several else 0
-    return size, Judges(n_held, more)

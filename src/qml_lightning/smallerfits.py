@@ -17,7 +17,7 @@ from .equations import Equations, empty, gather
 from .errors import SolveError
 from .features import draw_maps
 from .normal import Part, Rows, as_gram
-from .projection import principal_axes
+from .projection import Projection, principal_axes
 from .recipes import Recipe
 from .representation import FCHL19, PRESETS
 from .solve import Term, dual_rows, inner_products, ridge_path
@@ -134,6 +134,7 @@ class SmallerFits:
             self.held.append(replace(whole, labels=Labels(energies=whole.labels.energies)))
         self.order = order.flip(0)  # learnt from in this one
         self.samples: dict[FCHL19, list[Tensor]] = {}
+        self.axes: dict[tuple[FCHL19, int], Projection] = {}
         self.trials: dict[tuple[object, ...], Trial] = {}
         self.passes = 0
         self.remembered = _Remembered(min(remembers, MOST_REMEMBERED))
@@ -180,7 +181,7 @@ class SmallerFits:
         recipe = replace(recipe, features=replace(recipe.features, n_features=size.n_features))
         elements = self.problem.baseline.elements
         maps = draw_maps(recipe.features, len(elements), recipe.rank, np.random.default_rng(recipe.seed))
-        drawn = (principal_axes(self._sample(recipe), recipe.rank), maps)
+        drawn = (self._axes(recipe), maps)
         basis = make_basis(elements, recipe, *drawn, self.device, self.kernels)
         learn = self.problem.select(self.order[: size.structures].sort().values)
         self.remembered.begin((size, recipe.rank, recipe.representation))
@@ -196,12 +197,15 @@ class SmallerFits:
                 equations.parts[kind] = as_gram(part)
         return _Surface(equations, None, self._judges(basis, recipe))
 
-    def _sample(self, recipe: Recipe) -> list[Tensor]:
-        """Environments for the axes, those of the fit itself: nothing of the labels is in them."""
-        if recipe.representation not in self.samples:
-            random = np.random.default_rng(recipe.seed)
-            self.samples = {recipe.representation: sample_environments(self.problem.structures, recipe, random)}
-        return self.samples[recipe.representation]
+    def _axes(self, recipe: Recipe) -> Projection:
+        """The axes of the fit itself: nothing of the labels is in them."""
+        key = recipe.representation, recipe.rank
+        if key not in self.axes:
+            if recipe.representation not in self.samples:
+                random = np.random.default_rng(recipe.seed)
+                self.samples = {recipe.representation: sample_environments(self.problem.structures, recipe, random)}
+            self.axes[key] = principal_axes(self.samples[recipe.representation], recipe.rank)
+        return self.axes[key]
 
     def _judges(self, basis: Basis, recipe: Recipe) -> dict[str, Rows]:
         counts = [counts_of(held.targets) for held in self.held]
