@@ -138,9 +138,9 @@ def gradient_products(potential: Potential, data: Dataset) -> list[Tensor]:
 
 CHANGES = (
     Change("", "default recipe"),
-    Change("energy weight", "1", fields(energy_weight=1.0)),
+    Change("energy weight", "3", fields(energy_weight=3.0)),
     Change("energy weight", "10", fields(energy_weight=10.0)),
-    Change("energy weight", "30", fields(energy_weight=30.0)),
+    Change("energy weight", "100", fields(energy_weight=100.0)),
     Change("angular series", "2 functions", fchl19(n_angular=2)),
     Change("angular series", "3", fchl19(n_angular=3)),
     Change("angular series", "5", fchl19(n_angular=5)),
@@ -166,11 +166,11 @@ CHANGES = (
     Change("projection", "by gradients of a first fit, power 1/4", basis=informed(0.25)),
     Change("projection", "by gradients of a first fit, power 1/2", basis=informed(0.5)),
 )
-# of one composition all energies have the same weight, whatever the exponent
+# of one composition all energies have the same weight, whatever the exponent; for molecules of 16 atoms here, too
 SIZES = (
     Change("", "default recipe"),
-    Change("size exponent", "0", fields(size_exponent=0.0, energy_weight=0.75)),
-    Change("size exponent", "1", fields(size_exponent=1.0, energy_weight=12.0)),
+    Change("size exponent", "0", fields(size_exponent=0.0, energy_weight=7.5)),
+    Change("size exponent", "1", fields(size_exponent=1.0, energy_weight=120.0)),
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,9 @@ from common import ROOT
 HOME = ROOT / "build" / "peers"
 SCRIPTS = ROOT / "benchmarks" / "peers"
 TORCH = "torch==2.13.0"  # first and pinned: any other pulls gigabytes of CUDA
+
+
+MEMORY = 0.85  # of the machine, for a peer
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,12 @@ def ask(name: str, task: Mapping[str, Any], arrays: Mapping[str, np.ndarray], *,
     return {**answer, "peer": f"{peer.package} {version}"}
 
 
+def _in_memory() -> None:
+    """What does not fit into memory fails, and takes nothing else with it."""
+    most = int(MEMORY * os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    resource.setrlimit(resource.RLIMIT_AS, (most, most))
+
+
 def _called(command: list[Any], what: str, seconds: float) -> str:
     """What a command prints; PeerFailed with the end of it if it fails or takes too long."""
     threads = str(torch.get_num_threads())
@@ -93,8 +103,9 @@ def _called(command: list[Any], what: str, seconds: float) -> str:
         environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
     try:
         done = subprocess.run(
-            [str(part) for part in command], capture_output=True, text=True, timeout=seconds, env=environment
-        )
+            [str(part) for part in command], capture_output=True, text=True, timeout=seconds, env=environment,
+            preexec_fn=_in_memory,
+        )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise PeerFailed(f"{what}: not done after {seconds:.0f} s") from None
     if done.returncode:

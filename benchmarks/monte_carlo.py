@@ -37,6 +37,7 @@ from qml_lightning.units import ENERGY_IN_EV
 KCAL_PER_MOL = ENERGY_IN_EV["kcal/mol"]
 VARIANCE, CHANCE = 0.05, 0.4
 LEARNT, TRIED = 384, 192  # structures
+ENERGY_WEIGHT = 3.0  # the loss itself weighs energies as 0.1 · atoms would, about 1; the default is for better energies
 RIDGES = (1e-10, 1e-8, 1e-6, 1e-5, 1e-4, 1e-3)
 REAL = ("eta2", "eta3", "decay2", "decay3", "weight3")
 WHOLE = ("n_radial2", "n_radial3")
@@ -72,9 +73,8 @@ class Point:
 
     def recipe(self, n_features: int, seed: int = 0) -> Recipe:
         features = replace(recipes.DEFAULT.features, n_features=n_features, sigma=self.sigma)
-        return replace(
-            recipes.DEFAULT, representation=self.representation, features=features, ridge=self.ridge, seed=seed
-        )
+        settings = {"representation": self.representation, "features": features, "ridge": self.ridge}
+        return replace(recipes.DEFAULT, **settings, energy_weight=ENERGY_WEIGHT, seed=seed)  # type: ignore[arg-type]
 
     def as_dict(self) -> dict[str, Any]:
         return {"sigma": self.sigma, "ridge": self.ridge, "loss": self.loss, **asdict(self.representation)}

@@ -95,6 +95,18 @@ def test_environments_are_made_once_for_all_widths(ethanol, monkeypatch):
     assert len(made) == 5 * once
 
 
+def test_axes_are_found_once_for_all_widths_and_sizes(ethanol, monkeypatch):
+    found = []
+    whole = smallerfits.principal_axes
+    monkeypatch.setattr(smallerfits, "principal_axes", lambda *a: found.append(a[1]) or whole(*a))
+    start = recipe(n_features=64, paired=True)
+    fits = SmallerFits(problem_of(ethanol), start, Judges(10))
+    for size, one in ((Size(30, 64), start), (Size(15, 128), start), (Size(30, 64), replace(start, rank=16))):
+        fits.trial(size, one)
+    fits.trial(Size(30, 64), replace(start, features=replace(start.features, sigma=16.0)))
+    assert found == [start.rank, 16]
+
+
 def test_labels_that_are_met_exactly_can_be_chosen_for(ethanol):
     flat = replace(ethanol, labels=replace(ethanol.labels, forces=torch.zeros_like(ethanol.labels.forces)))
     assert choose(problem_of(flat, ("forces",)), Automatic(recipe(n_features=128, paired=True))).recipe.ridge > 0
