@@ -238,7 +238,24 @@ def compared() -> None:
 
 
 def told(results: dict[str, Any]) -> str:
-    """The table: errors before and after."""
+    """The tables: parameters, and errors, before and after."""
+    return f"{_parameters(results)}\n\n{_errors(results)}"
+
+
+def _parameters(results: dict[str, Any]) -> str:
+    names = {"n_radial2": "radial 2", "n_radial3": "radial 3", "eta2": "η2", "eta3": "η3", "decay2": "decay 2",
+             "decay3": "decay 3", "weight3": "c3", "sigma": "σ"}  # fmt: skip
+    rows = []
+    for search, cases in results.items():
+        of = next(iter(cases.values()))
+        for which in ("first", "best"):
+            point = of[which]["point"]
+            values = [str(point[name]) if name in WHOLE else f"{point[name]:.3g}" for name in names]
+            rows.append([f"{search}, {'before' if which == 'first' else 'found'}", f"{point['loss']:.4g}", *values])
+    return table(["search", "loss", *names.values()], rows)
+
+
+def _errors(results: dict[str, Any]) -> str:
     rows = []
     for name, cases in results.items():
         for data, of in cases.items():

@@ -17,7 +17,7 @@ from qml_lightning.cli import main
 from qml_lightning.errors import InputError
 from qml_lightning.planning import ENOUGH_ROWS, SHARE, planned
 from qml_lightning.recipes import CHOOSABLE, DEFAULT, Automatic
-from qml_lightning.representation import ENERGIES
+from qml_lightning.representation import ENERGIES_SERIES
 from qml_lightning.resources import Memory
 from qml_lightning.smallerfits import Judges, Size, SmallerFits
 from qml_lightning.structures import Labels
@@ -138,7 +138,7 @@ def test_energies_alone_may_have_the_representation_for_energies():
     start = recipe(n_features=256, paired=True)
     poor = replace(start, representation=replace(start.representation, n_radial2=1, n_radial3=0))
     found = choose(problem_of(data, ("energies",)), Automatic(poor))
-    assert found.recipe.representation == ENERGIES
+    assert found.recipe.representation == ENERGIES_SERIES
     with_forces = choose(problem_of(data, ("energies", "forces")), Automatic(poor))
     assert with_forces.recipe.representation == poor.representation
     given = choose(problem_of(data, ("energies",)), Automatic(poor, ("ridge",)))

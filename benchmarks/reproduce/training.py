@@ -24,7 +24,7 @@ PEERS = {
     "kernelforge RFF-4096": ("kernelforge", {"method": "rff", "n_features": 4096}),
     "GAP": ("quippy", {"n_sparse": 1000}),
 }
-SECONDS = 600  # that a peer has
+SECONDS = 300  # that a peer has
 N_TEST = 100  # of the official test set: a peer's prediction may take long
 PAPER: dict[str, dict[str, float]] = PUBLISHED["training"]["models"]
 

@@ -12,7 +12,7 @@ import torch
 
 from .planning import PASSES, planned, telling, unit
 from .recipes import Automatic, Recipe
-from .representation import ENERGIES
+from .representation import ENERGIES_SERIES
 from .resources import Memory
 from .smallerfits import Judges, Size, SmallerFits, Trial
 from .training import Problem, Progress, batch_numbers, counts_of
@@ -128,7 +128,7 @@ class _Search:
         """What is tried of each field; first what needs no other pass over the data."""
         n_elements = len(self.fits.problem.baseline.elements)
         steps: dict[str, list[Step]] = {
-            "representation": [lambda one: replace(one, representation=ENERGIES)],
+            "representation": [lambda one: replace(one, representation=ENERGIES_SERIES)],
             "energy_weight": [lambda one: _weight(one, up=True), lambda one: _weight(one, up=False)],
             "sigma": [lambda one: _width(one, 0.5), lambda one: _width(one, 2.0)],
             "rank": [lambda one: _rank(one, self.size, n_elements)],

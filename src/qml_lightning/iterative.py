@@ -25,6 +25,9 @@ Report = dict[str, Any]
 # An iteration is planned with so many steps, each with so many operations, in the time of a matrix product, for each
 # feature of an atom: sine and cosine, transforms there and back, in a product and a transposed one.
 STEPS, STEP_OPERATIONS = 100, 180.0
+# It is taken where it saves this factor of the operations: their number is known only roughly. Ethanol with 16384
+# features: a factor of 1.9, and 52 instead of 81 s.
+SAVES = 1.5
 
 
 @dataclass(frozen=True)
@@ -83,11 +86,11 @@ def iteration_operations(problem: Problem, recipe: Recipe, n_weights: int) -> fl
 
 
 def iteration_is_cheaper(problem: Problem, recipe: Recipe, n_weights: int) -> bool:
-    """Whether an iteration takes less than half of the operations of a direct solution."""
+    """Whether an iteration takes clearly fewer operations than a direct solution."""
     rows = sum(counts_of(problem.targets).values())
     smaller = min(rows, n_weights)
     direct = float(rows) * n_weights * smaller + smaller**3 / 3
-    return 2 * iteration_operations(problem, recipe, n_weights) < direct
+    return SAVES * iteration_operations(problem, recipe, n_weights) < direct
 
 
 def prepared(basis: Basis, problem: Problem, recipe: Recipe, tell: Progress) -> Iterative:
