@@ -29,6 +29,8 @@ POWERS_OF_ERRORS = {"forces": 4.5, "energies": 5.5}
 # Which makes powers of the number of features between these, and this one where nothing is known; and this one of the
 # width, to know where to look.
 POWERS_OF_FEATURES, POWER_OF_FEATURES, POWER_OF_WIDTH = (1.5, 3.5), 2.7, 5.0
+# What is known counts as much as errors of a smaller fit to so many structures: those of fewer tell less how they fall.
+KNOWN = 100
 # 3 ε/2 over a third, with ε of float32, and 1.3 for an RMSE from an MAE.
 SINGLE = 3.5e-7
 # Energy weights that are tried.
@@ -89,7 +91,7 @@ def choose(
     whole = Size(len(problem.structures), start.features.n_features)
     shrunk = telling(problem, start, whole) / telling(problem, start, size)
     first = _first(fits, size, replace(start, ridge=start.ridge * shrunk**POWER_OF_FEATURES))
-    times = shrunk ** power_of_features(first.gains) / first.by_half
+    times = shrunk**first.power / first.by_half
     larger = 0.0 if iterates else whole.structures / size.structures * whole.n_features / size.n_features
     single = _shown_by_float32(problem, start, fits.trial(size, first.recipe).errors)
     search = _Search(fits, size, times, larger, single, "ridge" in free)
@@ -223,6 +225,7 @@ class _First:
 
     recipe: Recipe  # with a good ridge
     gains: dict[str, float] = field(default_factory=dict)  # by what factor errors are smaller than at half the size
+    power: float = POWER_OF_FEATURES  # with which the ridge falls as the number of features grows
     by_half: float = 1.0  # what to multiply a ridge by, so that half the size tells as much of it
 
 
@@ -241,16 +244,18 @@ def _first(fits: SmallerFits, size: Size, recipe: Recipe) -> _First:
     # what cannot be solved, or is met exactly, tells nothing
     known = [kind for kind in now if 0 < now[kind] < math.inf and 0 < before[kind] < math.inf]
     gains = {kind: min(1.0, now[kind] / before[kind]) for kind in known}
-    return _First(larger, gains, math.sqrt(smaller.ridge / 2 ** power_of_features(gains) / larger.ridge))
+    power = power_of_features(gains, size.structures)
+    return _First(larger, gains, power, math.sqrt(smaller.ridge / 2**power / larger.ridge))
 
 
-def power_of_features(gains: dict[str, float]) -> float:
-    """With which the ridge falls as the number of features grows: forces tell it best."""
+def power_of_features(gains: dict[str, float], structures: int) -> float:
+    """With which the ridge falls as the number of features grows: forces tell it best, and many structures."""
     kind = next((kind for kind in POWERS_OF_ERRORS if kind in gains), None)
     if kind is None:
         return POWER_OF_FEATURES
     least, most = POWERS_OF_FEATURES
-    return min(max(least, -POWERS_OF_ERRORS[kind] * math.log2(gains[kind])), most)
+    told = min(max(least, -POWERS_OF_ERRORS[kind] * math.log2(gains[kind])), most)
+    return (structures * told + KNOWN * POWER_OF_FEATURES) / (structures + KNOWN)
 
 
 def _shown_by_float32(problem: Problem, recipe: Recipe, errors: dict[str, float]) -> float:
