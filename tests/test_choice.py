@@ -12,7 +12,7 @@ import torch
 
 from qml_lightning import evaluate, fit, load, load_dataset, smallerfits
 from qml_lightning.baseline import fit_baseline
-from qml_lightning.choice import Choice, best_ridge, choose, power_of_features
+from qml_lightning.choice import Choice, _believed, best_ridge, choose, power_of_features
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError
 from qml_lightning.planning import ENOUGH_ROWS, SHARE, planned
@@ -186,13 +186,17 @@ def test_best_ridge_is_found_from_far_away():
 
 def test_the_ridge_is_carried_by_what_the_errors_gain():
     # half the error of forces for twice the size: more than the fourth power of it, and forces tell before energies do
-    many = 10**9
-    assert power_of_features({"energies": 0.3, "forces": 0.6}, many) == pytest.approx(3.3, abs=0.1)
-    assert power_of_features({"energies": 0.7}, many) == pytest.approx(2.8, abs=0.1)
-    assert power_of_features({"forces": 1.0}, many) == pytest.approx(1.5)
-    assert power_of_features({"forces": 0.01}, many) == pytest.approx(3.5)
-    assert power_of_features({"forces": 1.0}, 100) == pytest.approx(2.1)  # few tell half
-    assert power_of_features({}, many) == power_of_features({"stress": 0.5}, 10) == 2.7
+    assert power_of_features({"energies": 0.3, "forces": 0.6}) == pytest.approx(3.3, abs=0.1)
+    assert power_of_features({"energies": 0.7}) == pytest.approx(2.8, abs=0.1)
+    assert power_of_features({"forces": 1.0}) == 1.5
+    assert power_of_features({"forces": 0.01}) == 3.5
+    assert power_of_features({}) == power_of_features({"stress": 0.5}) == 2.7
+
+
+def test_what_few_structures_tell_of_the_fall_of_errors_is_half_believed():
+    assert _believed(0.9, 10**9) == pytest.approx(0.9)
+    assert _believed(0.9, 100) == pytest.approx((0.9 * 0.66) ** 0.5)
+    assert _believed(0.9, 0) == 0.66
 
 
 def test_energies_weigh_less_where_a_good_ridge_would_be_lost_in_rounding(ethanol, monkeypatch):

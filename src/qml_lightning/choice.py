@@ -29,8 +29,8 @@ POWERS_OF_ERRORS = {"forces": 4.5, "energies": 5.5}
 # Which makes powers of the number of features between these, and this one where nothing is known; and this one of the
 # width, to know where to look.
 POWERS_OF_FEATURES, POWER_OF_FEATURES, POWER_OF_WIDTH = (1.5, 3.5), 2.7, 5.0
-# What is known counts as much as errors of a smaller fit to so many structures: those of fewer tell less how they fall.
-KNOWN = 100
+# The usual factor of errors for twice the size; and to how many structures a smaller fit tells as much of its own.
+USUAL_GAIN, KNOWN = 0.66, 100
 # 3 ε/2 over a third, with ε of float32, and 1.3 for an RMSE from an MAE.
 SINGLE = 3.5e-7
 # Energy weights that are tried.
@@ -98,9 +98,7 @@ def choose(
     begin = first.recipe if search.ridged else replace(first.recipe, ridge=start.ridge * times)
     best = search.best(begin, free, max(WORTH, CHANCE * (judges.structures + judges.more_energies) ** -0.5))
     trial = fits.trial(size, best)
-    # energies gain about as much as forces, and tell it much worse
-    further = {kind: first.gains.get("forces", gain) ** math.log2(shrunk) for kind, gain in first.gains.items()}
-    predicted = {kind: error * further.get(kind, 1.0) for kind, error in trial.errors.items()}
+    predicted = {kind: error * first.gain(kind) ** math.log2(shrunk) for kind, error in trial.errors.items()}
     ridge = search.carried(best) if search.ridged else start.ridge
     tell("choosing", PASSES + 1, PASSES + 1)
     seconds = round(time.perf_counter() - started, 3)
@@ -127,7 +125,7 @@ class _Search:
         return recipe
 
     def _steps(self, free: Sequence[str]) -> list[list[Step]]:
-        """What is tried of each field; first what needs no other pass over the data."""
+        """What is tried of each field, one after the other in this order."""
         n_elements = len(self.fits.problem.baseline.elements)
         steps: dict[str, list[Step]] = {
             "representation": [lambda one: replace(one, representation=ENERGIES_SERIES)],
@@ -224,9 +222,13 @@ class _First:
     """What two sizes tell before anything but the ridge is sought."""
 
     recipe: Recipe  # with a good ridge
-    gains: dict[str, float] = field(default_factory=dict)  # by what factor errors are smaller than at half the size
+    gains: dict[str, float] = field(default_factory=dict)  # by what factor errors fall with twice the size
     power: float = POWER_OF_FEATURES  # with which the ridge falls as the number of features grows
     by_half: float = 1.0  # what to multiply a ridge by, so that half the size tells as much of it
+
+    def gain(self, kind: str) -> float:
+        """By what factor that error will fall with twice the size: energies as forces, which tell it far better."""
+        return self.gains.get("forces", self.gains.get(kind, 1.0))
 
 
 def _first(fits: SmallerFits, size: Size, recipe: Recipe) -> _First:
@@ -243,19 +245,23 @@ def _first(fits: SmallerFits, size: Size, recipe: Recipe) -> _First:
     before, now = (fits.trial(*fit).errors for fit in ((half, smaller), (size, larger)))
     # what cannot be solved, or is met exactly, tells nothing
     known = [kind for kind in now if 0 < now[kind] < math.inf and 0 < before[kind] < math.inf]
-    gains = {kind: min(1.0, now[kind] / before[kind]) for kind in known}
-    power = power_of_features(gains, size.structures)
+    gains = {kind: min(1.0, _believed(now[kind] / before[kind], size.structures)) for kind in known}
+    power = power_of_features(gains)
     return _First(larger, gains, power, math.sqrt(smaller.ridge / 2**power / larger.ridge))
 
 
-def power_of_features(gains: dict[str, float], structures: int) -> float:
-    """With which the ridge falls as the number of features grows: forces tell it best, and many structures."""
+def _believed(gain: float, structures: int) -> float:
+    """What few structures tell, and what is usual."""
+    return math.exp((structures * math.log(gain) + KNOWN * math.log(USUAL_GAIN)) / (structures + KNOWN))
+
+
+def power_of_features(gains: dict[str, float]) -> float:
+    """With which the ridge falls as the number of features grows: forces tell it best."""
     kind = next((kind for kind in POWERS_OF_ERRORS if kind in gains), None)
     if kind is None:
         return POWER_OF_FEATURES
     least, most = POWERS_OF_FEATURES
-    told = min(max(least, -POWERS_OF_ERRORS[kind] * math.log2(gains[kind])), most)
-    return (structures * told + KNOWN * POWER_OF_FEATURES) / (structures + KNOWN)
+    return min(max(least, -POWERS_OF_ERRORS[kind] * math.log2(gains[kind])), most)
 
 
 def _shown_by_float32(problem: Problem, recipe: Recipe, errors: dict[str, float]) -> float:
