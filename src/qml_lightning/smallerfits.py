@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
-from itertools import count
 
 import numpy as np
 import torch
@@ -79,33 +78,34 @@ class _Surface:
 
 @dataclass
 class _Remembered:
-    """Environments of batches that come again in the same order: features of another width do not change them."""
+    """Environments of batches that come again: features of another width or number do not change them."""
 
     most: int  # bytes
-    of: object = None  # what they depend on
-    known: dict[tuple[str, int], Environments] = field(default_factory=dict)
-    bytes: int = 0
+    of: dict[str, object] = field(default_factory=dict)  # what those of each part of the data depend on
+    known: dict[str, dict[tuple[int, int], Environments]] = field(default_factory=dict)  # by the structures of a batch
 
-    def begin(self, of: object) -> None:
-        """Forget the environments of another size, rank or representation."""
-        if of != self.of:
-            self.of, self.known, self.bytes = of, {}, 0
-
-    def environed(self, whose: str) -> Environing:
-        """What gives the environments of these structures, batch after batch."""
-        numbers = count()
+    def environed(self, whose: str, of: object) -> Environing:
+        """What gives the environments of these structures, batch after batch; those that depend on something else are
+        forgotten."""
+        if self.of.get(whose) != of:
+            self.of[whose], self.known[whose] = of, {}
+        there, done = self.known[whose], 0
 
         def known(basis: Basis, part: Structures, kinds: Collection[str]) -> Environments:
-            key = (whose, next(numbers))
-            if key in self.known:
-                return self.known[key]
+            nonlocal done
+            batch, done = (done, len(part)), done + len(part)
+            if batch in there:
+                return there[batch]
             at = environments(basis, part, kinds)
-            self.bytes += sum(one.vector.nbytes + one.owner.nbytes + one.row.nbytes for one in at.tangents.values())
-            if self.bytes < self.most:
-                self.known[key] = at
+            if self.bytes + _bytes(at) < self.most:
+                there[batch] = at
             return at
 
         return known
+
+    @property
+    def bytes(self) -> int:
+        return sum(_bytes(at) for there in self.known.values() for at in there.values())
 
 
 class SmallerFits:
@@ -184,10 +184,9 @@ class SmallerFits:
         drawn = (self._axes(recipe), maps)
         basis = make_basis(elements, recipe, *drawn, self.device, self.kernels)
         learn = self.problem.select(self.order[: size.structures].sort().values)
-        self.remembered.begin((size, recipe.rank, recipe.representation))
         prints = torch.zeros(0, dtype=torch.int64)
         equations = empty(learn, prints, {}, recipe, drawn, given=True, device=self.device)
-        environed = self.remembered.environed("learnt")
+        environed = self.remembered.environed("learnt", (size, recipe.rank, recipe.representation))
         gather(equations, basis, learn, lambda *_: None, most=self.most, environed=environed)
         # many solutions are wanted of them: their products are made once
         if (rows := dual_rows(list(equations.parts.values()))) is not None:
@@ -220,7 +219,7 @@ class SmallerFits:
                 recipe.size_exponent,
                 lambda kind, n: rows[kind].room(n),
                 most=self.most,
-                environed=self.remembered.environed(f"held {number}"),
+                environed=self.remembered.environed(f"held {number}", (recipe.rank, recipe.representation)),
             ):
                 rows[kind].take(y)
         return rows
@@ -237,6 +236,10 @@ class SmallerFits:
                     scale = (scale / held.structures.volumes)[:, None].expand(-1, len(VOIGT))
                 scales.append(scale[held.targets[kind].isfinite()])
         return torch.cat(scales)
+
+
+def _bytes(at: Environments) -> int:
+    return sum(one.vector.nbytes + one.owner.nbytes + one.row.nbytes for one in at.tangents.values())
 
 
 def _score(residuals: Iterable[Tensor]) -> float:
