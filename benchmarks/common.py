@@ -149,6 +149,12 @@ def read(name: str, *, folder: Path = RESULTS) -> dict[str, Any] | None:
     return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
 
 
+def digits(value: float) -> str:
+    """Three of them, and no powers of ten: 0.905, 5.56, 18 800."""
+    rounded = float(f"{value:.3g}")
+    return f"{rounded:,.0f}".replace(",", " ") if rounded >= 100 else f"{rounded:g}"
+
+
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A Markdown table whose columns line up."""
     widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]

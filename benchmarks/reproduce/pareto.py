@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from common import best_of, table
+from common import best_of, digits, table
 from drawing import COLOURS, MARKS, legend_above, log_axis, panels
 from runner import PUBLISHED, WHAT, Benchmark, Cell, Entry, Options, entries
 
@@ -32,7 +32,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     name, n = cell["molecule"], cell["n_features"]
     if cell["what"] == "time":
         structures, predictor = system(f"1000 {name}"), untrained(f"1000 {name}", n).on()
-        seconds = best_of(lambda: predictor.predict(structures), 1 if options.quick else 5)
+        seconds = best_of(lambda: predictor.predict(structures), 1 if options.quick else 15)
         return {"us_per_atom": seconds / structures.n_atoms * 1e6}
     train, test = load(f"rmd17_{name}:train_01"), load(f"rmd17_{name}:test_01")
     if options.quick:
@@ -61,7 +61,7 @@ def tables(told: list[Entry]) -> str:
     rows = []
     for molecule, there in points.items():
         for column, what in enumerate(("µs per atom", "force MAE meV/Å")):
-            rows.append([molecule, what, *(f"{there[n][column]:.3g}" if n in there else "–" for n in sizes)])
+            rows.append([molecule, what, *(digits(there[n][column]) if n in there else "–" for n in sizes)])
     return (
         table(["", "features", *map(str, sizes)], rows) + f"\n\nThe paper's figure is {PUBLISHED['figures']['pareto']}."
     )

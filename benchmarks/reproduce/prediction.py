@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Headline, best_of, table
+from common import Headline, best_of, digits, table
 from drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, legend_above, log_axis, panels
 from environments import ask
 from runner import PUBLISHED, WHAT, Benchmark, Cell, Entry, Options
@@ -85,7 +85,7 @@ def tables(entries: list[Entry]) -> str:
         row = [f"**{name}**" if name.startswith(OURS) else name]
         for one in SYSTEMS:
             entry = there.get(one)
-            row.append("–" if entry is None else "failed" if "failed" in entry else f"{entry['us_per_atom']:.3g}")
+            row.append("–" if entry is None else "failed" if "failed" in entry else digits(entry["us_per_atom"]))
         rows.append(row)
     for n in ("16384", "32768"):
         row = [f"paper, RTX 3080, {n} features"]

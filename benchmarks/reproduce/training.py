@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Headline, table
+from common import Headline, digits, table
 from drawing import BLUE, GREEN, GREY, ORANGE, log_axis, panels, title
 from environments import ask
 from runner import PUBLISHED, WHAT, Benchmark, Cell, Entry, Options
@@ -83,7 +83,7 @@ def tables(entries: list[Entry]) -> str:
     methods = list(dict.fromkeys(method for there in cases.values() for method in there))
     rows = [[f"**{m}**" if m not in PEERS else m, *(_told(there.get(m)) for there in cases.values())] for m in methods]
     for name, seconds in PAPER.items():
-        rows.append([name, *(f"{seconds[molecule]:g} s" if n == 1000 else "–" for molecule, n in cases)])
+        rows.append([name, *(f"{digits(seconds[molecule])} s" if n == 1000 else "–" for molecule, n in cases)])
     head = ["seconds; energy meV, force meV/Å", *(f"{n} {molecule}" for molecule, n in cases)]
     failed = [f"* {e[WHAT]['method']}, {e[WHAT]['n_train']} {e[WHAT]['molecule']}: {e['failed']}"
               for e in entries if "failed" in e]  # fmt: skip
@@ -95,7 +95,7 @@ def _told(entry: Entry | None) -> str:
         return "–"
     if "failed" in entry:
         return "failed"
-    return f"{entry['seconds']:.3g} s; {entry[ENERGY]:.1f}, {entry[FORCE]:.1f}"
+    return f"{digits(entry['seconds'])} s; {entry[ENERGY]:.1f}, {entry[FORCE]:.1f}"
 
 
 def draw(entries: list[Entry]) -> Any:
@@ -107,7 +107,7 @@ def draw(entries: list[Entry]) -> Any:
             bars += [(m.replace("paper, ", "").replace(", ", "\n", 1), s[molecule], ORANGE) for m, s in PAPER.items()]
         axis.barh(range(len(bars)), [s for _, s, _ in bars], color=[c for *_, c in bars], height=0.65)
         for at, (_, seconds, _) in enumerate(bars):
-            axis.annotate(f"{seconds:.3g}", (seconds, at), xytext=(2, 0), textcoords="offset points", va="center",
+            axis.annotate(digits(seconds), (seconds, at), xytext=(2, 0), textcoords="offset points", va="center",
                           fontsize=6, color=GREY)  # fmt: skip
         axis.set_yticks(range(len(bars)), [name for name, *_ in bars], fontsize=6)
         axis.invert_yaxis()
