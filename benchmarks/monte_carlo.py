@@ -73,8 +73,14 @@ class Point:
 
     def recipe(self, n_features: int, seed: int = 0) -> Recipe:
         features = replace(recipes.DEFAULT.features, n_features=n_features, sigma=self.sigma)
-        settings = {"representation": self.representation, "features": features, "ridge": self.ridge}
-        return replace(recipes.DEFAULT, **settings, energy_weight=ENERGY_WEIGHT, seed=seed)  # type: ignore[arg-type]
+        return replace(
+            recipes.DEFAULT,
+            representation=self.representation,
+            features=features,
+            ridge=self.ridge,
+            energy_weight=ENERGY_WEIGHT,
+            seed=seed,
+        )
 
     def as_dict(self) -> dict[str, Any]:
         return {"sigma": self.sigma, "ridge": self.ridge, "loss": self.loss, **asdict(self.representation)}

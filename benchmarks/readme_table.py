@@ -14,6 +14,10 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
 PUBLISHED = ROOT / "benchmarks" / "published.json"
+OTHERS = (
+    "Figures of others are as published, on other machines; kernelforge, OQML and GPR, where they stand beside a time "
+    "of ours, ran on this one."
+)
 
 
 def generated() -> str:
@@ -41,7 +45,7 @@ def generated() -> str:
     where = "; ".join(
         machine if len(machines) == 1 else f"{machine} ({', '.join(names)})" for machine, names in machines.items()
     )
-    lines += ["", f"Measured on {where or 'nothing'}. Figures of others are as published, on other machines."]
+    lines += ["", f"Measured on {where or 'nothing'}. {OTHERS}"]
     return "\n".join(lines)
 
 

@@ -30,7 +30,6 @@ ENERGIES_ONLY = replace(
     recipes.DEFAULT,
     representation=representation.ENERGIES_SERIES,
     features=replace(recipes.DEFAULT.features, sigma=6.7),
-    ridge=1e-8,
 )
 HELD_OUT = (
     "Representation and sigma: as the Monte Carlo search for energies found them (monte_carlo_energies-series.json). "

@@ -29,8 +29,9 @@ POWERS_OF_ERRORS = {"forces": 4.5, "energies": 5.5}
 # Which makes powers of the number of features between these, and this one where nothing is known; and this one of the
 # width, to know where to look.
 POWERS_OF_FEATURES, POWER_OF_FEATURES, POWER_OF_WIDTH = (1.5, 3.5), 2.7, 5.0
-# The usual factor of errors for twice the size; and to how many structures a smaller fit tells as much of its own.
-USUAL_GAIN, KNOWN = 0.66, 100
+# The factor of errors for twice the size that goes with that power, 0.66; and to how many structures a smaller fit is
+# believed as much as that.
+USUAL_GAIN, KNOWN = 2 ** (-POWER_OF_FEATURES / POWERS_OF_ERRORS["forces"]), 100
 # 3 ε/2 over a third, with ε of float32, and 1.3 for an RMSE from an MAE.
 SINGLE = 3.5e-7
 # Energy weights that are tried.

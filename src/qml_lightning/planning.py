@@ -29,7 +29,7 @@ ENOUGH_ROWS, ENOUGH_STRUCTURES = 8, 20
 # only the energies do.
 FEWEST_HELD, MOST_HELD, MOST_HELD_ROWS, MORE_ENERGIES = 10, 60, 6000, 300
 # Operations of a row for each feature and neighbour, in the time of a matrix product; features that cost as much as the
-# representation with its derivatives; and passes in which that is made anew, as size or rank are others.
+# representation with its derivatives; and passes in which that is made anew at most, as size or rank are others.
 ROW_OPERATIONS, REPRESENTATION, ENVIRONED = 100.0, 2000.0, 3
 
 
