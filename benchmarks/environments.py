@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -101,14 +102,19 @@ def _called(command: list[Any], what: str, seconds: float) -> str:
     environment = {**os.environ, "OMP_NUM_THREADS": threads, "MKL_NUM_THREADS": threads, "PYTHONPATH": ""}
     if command[0] == Path(sys.executable):
         environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
+    process = subprocess.Popen(
+        [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
+        preexec_fn=_in_memory, start_new_session=True,
+    )  # fmt: skip
     try:
-        done = subprocess.run(
-            [str(part) for part in command], capture_output=True, text=True, timeout=seconds, env=environment,
-            preexec_fn=_in_memory,
-        )  # fmt: skip
+        out, told = process.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         raise PeerFailed(f"{what}: not done after {seconds:.0f} s") from None
-    if done.returncode:
-        last = " ".join((done.stderr or done.stdout).strip().splitlines()[-2:])
+    finally:
+        if process.poll() is None:  # with all that it started, or it would disturb what is measured next
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+    if process.returncode:
+        last = " ".join((told or out).strip().splitlines()[-2:])
         raise PeerFailed(f"{what}: {last[-400:]}")
-    return done.stdout
+    return out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,18 @@ def test_what_a_peer_that_fails_says_is_kept():
         _called([sys.executable, "-c", "raise SystemExit('no numpy here')"], "sgdml failed", 60)
     with pytest.raises(PeerFailed, match="not done after 0 s"):
         _called([sys.executable, "-c", "import time; time.sleep(60)"], "sgdml failed", 0.2)
+
+
+def test_a_peer_that_is_stopped_takes_with_it_what_it_started(tmp_path):
+    started = tmp_path / "pid"
+    script = f"sleep 60 & echo $! > {started}; wait"
+    with pytest.raises(PeerFailed, match="not done"):
+        _called(["bash", "-c", script], "quippy failed", 1.0)
+    state = Path(f"/proc/{started.read_text().strip()}/stat")
+    deadline = time.monotonic() + 30
+    while state.exists() and state.read_text().split()[2] != "Z":
+        assert time.monotonic() < deadline, "what the peer started is still running"
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("peer", PEERS.values(), ids=lambda peer: peer.name)
