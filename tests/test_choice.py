@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from qml_lightning import evaluate, fit, load, load_dataset, smallerfits
+from qml_lightning import choice, evaluate, fit, load, load_dataset, smallerfits
 from qml_lightning.baseline import fit_baseline
 from qml_lightning.choice import Choice, _believed, best_ridge, choose, power_of_features
 from qml_lightning.cli import main
@@ -104,16 +104,31 @@ def test_remembered_environments_are_those_of_the_batch_where_another_size_has_o
     assert set(fits.remembered.known["held 0"]) > few  # batches were others
 
 
-def test_axes_are_found_once_for_all_widths_and_sizes(ethanol, monkeypatch):
+def test_axes_are_found_once_for_all_widths_sizes_and_ranks(ethanol, monkeypatch):
     found = []
-    whole = smallerfits.principal_axes
-    monkeypatch.setattr(smallerfits, "principal_axes", lambda *a: found.append(a[1]) or whole(*a))
+    whole = smallerfits.directions
+    monkeypatch.setattr(smallerfits, "directions", lambda *a: found.append(None) or whole(*a))
     start = recipe(n_features=64, paired=True)
     fits = SmallerFits(problem_of(ethanol), start, Judges(10))
     for size, one in ((Size(30, 64), start), (Size(15, 128), start), (Size(30, 64), replace(start, rank=16))):
         fits.trial(size, one)
     fits.trial(Size(30, 64), replace(start, features=replace(start.features, sigma=16.0)))
-    assert found == [start.rank, 16]
+    assert len(found) == 1
+    fits.trial(Size(30, 64), replace(start, representation=ENERGIES_SERIES))
+    assert len(found) == 2
+
+
+def test_the_rank_grows_until_axes_lose_little_and_features_are_few(ethanol):
+    problem, start = problem_of(ethanol), recipe(n_features=256, rank=2, paired=True)
+    directions = smallerfits.Sampled(ethanol.structures).of(start)
+    found = choose(problem, Automatic(start, ("rank",))).recipe
+    assert found.rank > start.rank
+    assert 256 % (choice.BLOCKS * 2 * found.rank) == 0
+    of_twice = 256 % (choice.BLOCKS * 4 * found.rank) == 0
+    assert max(one.lost(found.rank) for one in directions) <= choice.LOST or not of_twice
+    many = replace(start, features=replace(start.features, n_features=2**16))
+    enough = choice._ranked(many, smallerfits.Sampled(ethanol.structures)).rank
+    assert max(one.lost(enough) for one in directions) <= choice.LOST < max(one.lost(enough // 2) for one in directions)
 
 
 def test_labels_that_are_met_exactly_can_be_chosen_for(ethanol):

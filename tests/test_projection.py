@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from qml_lightning.projection import lift, principal_axes, project
+from qml_lightning.projection import directions, lift, principal_axes, project
 
 
 def _samples() -> list[torch.Tensor]:
@@ -15,7 +15,7 @@ def _samples() -> list[torch.Tensor]:
 
 def test_axes_span_the_leading_right_singular_vectors():
     samples = _samples()
-    projection = principal_axes(samples, 4)
+    projection = principal_axes(directions(samples), 4)
     for sample, matrix, explained in zip(samples, projection.matrices, projection.explained):
         _, values, axes = np.linalg.svd(sample.numpy())
         assert np.allclose(matrix @ matrix.T, axes[:4].T @ axes[:4])
@@ -23,7 +23,7 @@ def test_axes_span_the_leading_right_singular_vectors():
 
 
 def test_a_vector_shorter_than_the_rank_is_padded_with_zeros():
-    projection = principal_axes(_samples(), 32)
+    projection = principal_axes(directions(_samples()), 32)
     assert projection.matrices.shape == (2, 20, 32)
     assert (projection.matrices[:, :, 20:] == 0).all()
     assert torch.allclose(projection.explained, torch.ones(2, dtype=torch.float64))
@@ -32,12 +32,12 @@ def test_a_vector_shorter_than_the_rank_is_padded_with_zeros():
 
 
 def test_an_element_without_a_sample_projects_to_zero():
-    projection = principal_axes([_samples()[0], torch.zeros(0, 20, dtype=torch.float64)], 4)
+    projection = principal_axes(directions([_samples()[0], torch.zeros(0, 20, dtype=torch.float64)]), 4)
     assert (projection.matrices[1] == 0).all()
 
 
 def test_lifting_is_the_transpose_of_projecting():
-    matrices = principal_axes(_samples(), 4).matrices
+    matrices = principal_axes(directions(_samples()), 4).matrices
     element = torch.tensor([0, 1, 1, 0])
     random = np.random.default_rng(1)
     x, y = torch.from_numpy(random.normal(size=(4, 20))), torch.from_numpy(random.normal(size=(4, 4)))

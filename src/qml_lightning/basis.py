@@ -12,7 +12,7 @@ from torch import Tensor
 from .features import columns_of, draw_maps
 from .kernels import FCHL19Arguments, FeatureMap, Kernels, kernels_for
 from .neighbours import element_indices, pairs_within
-from .projection import Projection, principal_axes
+from .projection import Projection, directions, principal_axes
 from .recipes import Recipe
 from .structures import Structures, batches
 
@@ -121,7 +121,7 @@ def draw(
     """Axes from a sample of the environments of each element, and feature maps drawn at random."""
     samples = sample_environments(structures, recipe, random)
     return (
-        principal_axes(samples, recipe.rank),
+        principal_axes(directions(samples), recipe.rank),
         draw_maps(recipe.features, len(structures.elements), recipe.rank, random),
     )
 

@@ -14,13 +14,13 @@ from .planning import PASSES, planned, telling, unit
 from .recipes import Automatic, Recipe
 from .representation import ENERGIES_SERIES
 from .resources import Memory
-from .smallerfits import Judges, Size, SmallerFits, Trial
+from .smallerfits import Judges, Sampled, Size, SmallerFits, Trial
 from .training import Problem, Progress, batch_numbers, counts_of
 
 # With fewer structures only the ridge is chosen, and nothing where there are fewer rows than weights: they cannot tell.
 FEW_STRUCTURES = 30
-# What another width, weight or rank must gain in the logarithm of the error to be taken: this, and this over the square
-# root of the number of energies that judge. Less is chance.
+# What another width or weight must gain in the logarithm of the error to be taken: this, and this over the square root
+# of the number of energies that judge. Less is chance.
 WORTH, CHANCE = 0.02, 0.3
 # With as many rows for each feature, the best ridge falls with about this power of the error of forces: 4.6 for
 # ethanol, 4.5 for benzene, 4.2 for uracil, 4.0 for aspirin, over a factor of 16 in size; and with this one of energies
@@ -36,8 +36,11 @@ USUAL_GAIN, KNOWN = 2 ** (-POWER_OF_FEATURES / POWERS_OF_ERRORS["forces"]), 100
 SINGLE = 3.5e-7
 # Energy weights that are tried.
 WEIGHTS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
-# Smaller fits with fewer blocks of SORF than this say nothing of the rank.
-BLOCKS = 4
+# Axes lose at most this part of the squared norm of an element's environments, and SORF has at least so many blocks:
+# with 256 instead of 128 axes forces are 6 % better for 3BPA (1e-5 lost with 128, 5e-8 with 256), energies 4 % for QM9
+# (4e-6), forces 1.5 % for aspirin (3e-6), and nothing for ethanol, uracil and malonaldehyde (less than 1e-6); 512 axes
+# are no better than 256 for 3BPA. Smaller fits cannot tell that.
+LOST, BLOCKS = 1e-6, 8
 
 # From a recipe to another one, if there is one there.
 Step = Callable[[Recipe], Recipe | None]
@@ -76,17 +79,20 @@ def choose(
     """The recipe with its free fields as smaller fits to a part of `problem` find them best for another part.
 
     The smaller fits have fewer structures and features in the same proportion, so that they overfit as the fit itself
-    would; features beyond the number of rows are not counted. Width, energy weight and rank are taken over, the ridge
-    is carried to the full size. `iterates`: whether the fit will form no Gram matrix, in which a ridge can be lost.
+    would; features beyond the number of rows are not counted. Width and energy weight are taken over, the ridge is
+    carried to the full size. The rank is told by the environments, without a fit. `iterates`: whether the fit will form
+    no Gram matrix, in which a ridge can be lost.
     """
-    started, start, memory = time.perf_counter(), automatic.start, memory or Memory()
-    free, (size, judges) = _free(problem, automatic), planned(problem, start, memory, iterates)
+    started, memory, sampled = time.perf_counter(), memory or Memory(), Sampled(problem.structures)
+    free = _free(problem, automatic)
+    start = _ranked(automatic.start, sampled) if "rank" in free else automatic.start
+    size, judges = planned(problem, start, memory, iterates)
     if not free or judges.structures == 0:
-        return Choice(start)
+        return Choice(automatic.start)
     most = None if memory.limit is None else batch_numbers(size.n_features, problem, memory.left)
     fits = SmallerFits(
         problem, start, judges, device=device, kernels=kernels, most=most, remembers=memory.left // 8,
-        passed=lambda n: tell("choosing", min(n, PASSES), PASSES + 1),
+        sampled=sampled, passed=lambda n: tell("choosing", min(n, PASSES), PASSES + 1),
     )  # fmt: skip
     tell("choosing", 0, PASSES + 1)
     whole = Size(len(problem.structures), start.features.n_features)
@@ -127,12 +133,10 @@ class _Search:
 
     def _steps(self, free: Sequence[str]) -> list[list[Step]]:
         """What is tried of each field, one after the other in this order."""
-        n_elements = len(self.fits.problem.baseline.elements)
         steps: dict[str, list[Step]] = {
             "representation": [lambda one: replace(one, representation=ENERGIES_SERIES)],
             "energy_weight": [lambda one: _weight(one, up=True), lambda one: _weight(one, up=False)],
             "sigma": [lambda one: _width(one, 0.5), lambda one: _width(one, 2.0)],
-            "rank": [lambda one: _rank(one, self.size, n_elements)],
         }
         return [steps[name] for name in steps if name in free]
 
@@ -210,12 +214,13 @@ def _width(recipe: Recipe, factor: float) -> Recipe:
     return replace(recipe, features=features, ridge=recipe.ridge * factor**-POWER_OF_WIDTH)
 
 
-def _rank(recipe: Recipe, size: Size, n_elements: int) -> Recipe | None:
-    """Twice the rank, where there are as many axes and features for several blocks; a smaller one would save little."""
+def _ranked(recipe: Recipe, sampled: Sampled) -> Recipe:
+    """With twice the rank, and twice again, as long as axes lose too much and there are features for several blocks."""
     larger = replace(recipe, rank=2 * recipe.rank)
-    axes = recipe.representation.arguments(n_elements).size
-    fits = recipe.features.n_features % unit(larger) == size.n_features % (BLOCKS * unit(larger)) == 0
-    return larger if fits and recipe.rank < axes else None
+    lost = max(found.lost(recipe.rank) for found in sampled.of(recipe))
+    if lost <= LOST or recipe.features.n_features % (BLOCKS * unit(larger)):
+        return recipe
+    return _ranked(larger, sampled)
 
 
 @dataclass(frozen=True)

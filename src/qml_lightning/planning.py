@@ -97,7 +97,7 @@ def planned(problem: Problem, recipe: Recipe, memory: Memory, iterates: bool = F
 def _size(problem: Problem, recipe: Recipe, cost: _Cost, budget: float, held: int, memory: Memory) -> Size:
     """As many rows for each feature as the fit has; fewer, but enough, where the fewest features cost too much."""
     n, full = len(problem.structures), recipe.features.n_features
-    step = max(2 * unit(recipe), 128)  # halves and a doubled rank are possible, too
+    step = max(2 * unit(recipe), 128)  # half of it is possible, too
     size = Size(n - held, full)
     for n_features in range(min(full, MOST_FEATURES) // step * step, 0, -step):
         structures = round(n * n_features / telling(problem, recipe, Size(n, full)))

@@ -21,23 +21,41 @@ class Projection:
         return self.matrices.shape[2]
 
 
-def principal_axes(samples: Sequence[Tensor], rank: int) -> Projection:
-    """Projection onto the first `rank` right singular vectors of each element's sample (environments, size).
+@dataclass(frozen=True)
+class Directions:
+    """Right singular vectors of the sample of one element, with their singular values, the largest first."""
 
-    Where the sample spans fewer directions (one-element systems, few structures) the rest is zero padding.
+    values: Tensor  # (directions,)
+    vectors: Tensor  # (directions, size)
+
+    def lost(self, rank: int) -> float:
+        """Part of the sample's squared norm that is beyond the first `rank` directions."""
+        squares = self.values.square()
+        return float(squares[rank:].sum() / squares.sum()) if len(squares) else 0.0
+
+
+def directions(samples: Sequence[Tensor]) -> list[Directions]:
+    """Of the sample (environments, size) of each element."""
+    return [Directions(*torch.linalg.svd(sample.double(), full_matrices=False)[1:]) for sample in samples]
+
+
+def principal_axes(found: Sequence[Directions], rank: int) -> Projection:
+    """Projection onto the first `rank` directions of each element.
+
+    Where the sample spans fewer (one-element systems, few structures) the rest is zero padding.
     """
-    size = samples[0].shape[1]
-    matrices = torch.zeros(len(samples), size, rank, dtype=torch.float64, device=samples[0].device)
-    explained = torch.ones(len(samples), dtype=torch.float64)
-    for element, sample in enumerate(samples):
-        if len(sample) == 0:
+    size = found[0].vectors.shape[1]
+    matrices = torch.zeros(len(found), size, rank, dtype=torch.float64, device=found[0].vectors.device)
+    explained = torch.ones(len(found), dtype=torch.float64)
+    for element, one in enumerate(found):
+        if len(one.values) == 0:
             continue
-        _, values, axes = torch.linalg.svd(sample.double(), full_matrices=False)
         # directions at rounding level are noise, not axes: the same bits would not come back from another LAPACK
-        kept = min(rank, int((values > values[0] * 1e-12).sum()))
-        sign = torch.sign(axes[:kept].gather(1, axes[:kept].abs().argmax(1, keepdim=True)))
-        matrices[element, :, :kept] = (axes[:kept] * sign).T
-        explained[element] = values[:kept].square().sum() / values.square().sum()
+        kept = min(rank, int((one.values > one.values[0] * 1e-12).sum()))
+        axes = one.vectors[:kept]
+        sign = torch.sign(axes.gather(1, axes.abs().argmax(1, keepdim=True)))
+        matrices[element, :, :kept] = (axes * sign).T
+        explained[element] = 1 - one.lost(kept)
     return Projection(matrices, explained)
 
 

@@ -16,7 +16,7 @@ from .equations import Equations, empty, gather
 from .errors import SolveError
 from .features import draw_maps
 from .normal import Part, Rows, as_gram
-from .projection import Projection, principal_axes
+from .projection import Directions, directions, principal_axes
 from .recipes import Recipe
 from .representation import FCHL19, PRESETS
 from .solve import Term, dual_rows, inner_products, ridge_path
@@ -108,6 +108,21 @@ class _Remembered:
         return sum(_bytes(at) for there in self.known.values() for at in there.values())
 
 
+@dataclass
+class Sampled:
+    """Directions of the environments of all structures, found once for each representation."""
+
+    structures: Structures
+    known: dict[FCHL19, list[Directions]] = field(default_factory=dict)
+
+    def of(self, recipe: Recipe) -> list[Directions]:
+        """Those that the fit itself will find: nothing of the labels is in them."""
+        if recipe.representation not in self.known:
+            samples = sample_environments(self.structures, recipe, np.random.default_rng(recipe.seed))
+            self.known[recipe.representation] = directions(samples)
+        return self.known[recipe.representation]
+
+
 class SmallerFits:
     """Trials of recipes, none of them made twice; the data are passed again only for another size, width or rank."""
 
@@ -121,6 +136,7 @@ class SmallerFits:
         kernels: str | None = None,
         most: int | None = None,
         remembers: int = MOST_REMEMBERED,
+        sampled: Sampled | None = None,
         passed: Callable[[int], None] = lambda _: None,
     ) -> None:
         """`most`: numbers at once, where memory is short. `remembers`: bytes of environments that are kept, at most.
@@ -133,8 +149,7 @@ class SmallerFits:
             whole = problem.select(more.sort().values)
             self.held.append(replace(whole, labels=Labels(energies=whole.labels.energies)))
         self.order = order.flip(0)  # learnt from in this one
-        self.samples: dict[FCHL19, list[Tensor]] = {}
-        self.axes: dict[tuple[FCHL19, int], Projection] = {}
+        self.sampled = sampled or Sampled(problem.structures)
         self.trials: dict[tuple[object, ...], Trial] = {}
         self.passes = 0
         self.remembered = _Remembered(min(remembers, MOST_REMEMBERED))
@@ -181,7 +196,7 @@ class SmallerFits:
         recipe = replace(recipe, features=replace(recipe.features, n_features=size.n_features))
         elements = self.problem.baseline.elements
         maps = draw_maps(recipe.features, len(elements), recipe.rank, np.random.default_rng(recipe.seed))
-        drawn = (self._axes(recipe), maps)
+        drawn = (principal_axes(self.sampled.of(recipe), recipe.rank), maps)
         basis = make_basis(elements, recipe, *drawn, self.device, self.kernels)
         learn = self.problem.select(self.order[: size.structures].sort().values)
         prints = torch.zeros(0, dtype=torch.int64)
@@ -195,16 +210,6 @@ class SmallerFits:
             if part.n > basis.n_weights // MANY:
                 equations.parts[kind] = as_gram(part)
         return _Surface(equations, None, self._judges(basis, recipe))
-
-    def _axes(self, recipe: Recipe) -> Projection:
-        """The axes of the fit itself: nothing of the labels is in them."""
-        key = recipe.representation, recipe.rank
-        if key not in self.axes:
-            if recipe.representation not in self.samples:
-                random = np.random.default_rng(recipe.seed)
-                self.samples = {recipe.representation: sample_environments(self.problem.structures, recipe, random)}
-            self.axes[key] = principal_axes(self.samples[recipe.representation], recipe.rank)
-        return self.axes[key]
 
     def _judges(self, basis: Basis, recipe: Recipe) -> dict[str, Rows]:
         counts = [counts_of(held.targets) for held in self.held]

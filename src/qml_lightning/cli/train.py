@@ -39,8 +39,8 @@ HELP = teaching(
 DATA is a file (.npz, extended XYZ, or anything ASE reads), a stored split of it (PATH:SPLIT), a slice (PATH@0:1000), or
 a public set by name (`qml-lightning datasets`). Output, options and labels are checked before the work begins.
 
-The width of the kernel, the ridge, the energy weight and the rank are chosen from the data by smaller fits, unless they
-are given, and the errors to expect are told. --recipe default takes fixed ones.
+The width of the kernel, the ridge and the energy weight are chosen from the data by smaller fits, and the rank from the
+environments, unless they are given; the errors to expect are told. --recipe default takes fixed ones.
 
 A fit of many minutes keeps a checkpoint beside the model until it ends: if it is stopped, even by the power, give the
 same command again with --resume. --equations keeps what `update` and `merge` need to add structures later.

@@ -13,7 +13,7 @@ from ..basis import ATOMS_AT_ONCE, sample_environments
 from ..design import environments
 from ..errors import SolveError
 from ..neighbours import element_indices
-from ..projection import Projection, principal_axes
+from ..projection import Projection, directions, principal_axes
 from ..recipes import Recipe
 from ..resources import Memory
 from ..solve import solve_positive
@@ -84,7 +84,8 @@ def _axes(structures: Structures, recipe: ExactRecipe) -> Projection:
     if recipe.rank is None:
         return whole_representation(n, recipe)
     sampling = Recipe(representation=recipe.representation, projection_samples=recipe.projection_samples)
-    return principal_axes(sample_environments(structures, sampling, np.random.default_rng(recipe.seed)), recipe.rank)
+    samples = sample_environments(structures, sampling, np.random.default_rng(recipe.seed))
+    return principal_axes(directions(samples), recipe.rank)
 
 
 def _room(structures: Structures, plans: Sequence[Plan], size: int, recipe: ExactRecipe) -> None:
