@@ -49,18 +49,29 @@ def less_rff(entries: list[Entry], method: str, n_features: int, name: str) -> t
 
 def tables(entries: list[Entry]) -> str:
     rows = []
-    for (n, method), there in grouped(entries, "n_features", "method").items():
-        row = [str(n), method.upper(), str(len(there))]
-        for name, digits in ((ENERGY, 2), (FORCE, 2)):
-            off = None if method == "rff" else less_rff(entries, method, n, name)
-            row += [told(there, name, digits), "" if off is None else f"{off[0]:+.1f} ± {off[1]:.1f} %"]
-        rows.append(row)
-    head = ["features", "map", "seeds", "energy MAE meV", "less RFF's", "force MAE meV/Å", "less RFF's"]
+    for (recipe,), members in grouped(entries, "recipe").items():
+        for (n, method), there in grouped(members, "n_features", "method").items():
+            row = [recipe, str(n), method.upper(), str(len(there))]
+            for name, digits in ((ENERGY, 2), (FORCE, 2)):
+                off = None if method == "rff" else less_rff(members, method, n, name)
+                row += [told(there, name, digits), "" if off is None else _percent(off)]
+            rows.append(row)
+    head = ["recipe", "features", "map", "seeds", "energy MAE meV", "less RFF's", "force MAE meV/Å", "less RFF's"]
     return table(head, rows) + f"\n\nThe paper: {PUBLISHED['figures']['features']}."
+
+
+def _percent(off: tuple[float, float]) -> str:
+    return f"{off[0]:+.1f} ± {off[1]:.1f} %" if off[1] else f"{off[0]:+.1f} %"
+
+
+def _drawn(entries: list[Entry]) -> list[Entry]:
+    """Of one recipe, the first one."""
+    return next(iter(grouped(entries, "recipe").values()), [])
 
 
 def draw(entries: list[Entry]) -> Any:
     figure, axes = panels(2, height=2.8)
+    entries = _drawn(entries)
     for column, (axis, name) in enumerate(zip(axes, (ENERGY, FORCE), strict=True)):
         sizes = sorted({n for (n,) in grouped(entries, "n_features")})
         for number, ((method,), members) in enumerate(grouped(entries, "method").items()):
@@ -75,13 +86,14 @@ def draw(entries: list[Entry]) -> Any:
 
 
 def headline(entries: list[Entry]) -> list[Headline]:
+    entries = _drawn(entries)
     sizes = sorted(n for (n, method) in grouped(entries, "n_features", "method") if method == "sorf")
     found = [(n, less_rff(entries, "sorf", n, ENERGY), less_rff(entries, "sorf", n, FORCE)) for n in sizes]
     found = [one for one in found if one[1] is not None]
     if not found:
         return []
     n, energy, force = found[-1]
-    here = f"{energy[0]:+.1f} ± {energy[1]:.1f} % (energies), {force[0]:+.1f} ± {force[1]:.1f} % (forces)"
+    here = f"{_percent(energy)} (energies), {_percent(force)} (forces)"
     what = f"MD17 aspirin, 1000 structures, {n} features: errors of SORF against RFF"
     return [Headline(what, here, "the paper with 32768 features: −46 %, −19 %")]
 
