@@ -37,8 +37,8 @@ HELD_OUT = (
     "5000 molecules of the training pool learnt, 2000 others held out, best of five ridges, MAE in meV with 4096 and "
     "8192 features: the paper's parameters for energies, sigma 4, 43.5 and 38.9; these 40.3 and 37.8. Rank, with "
     "10 000 learnt and 8192 features: 128 27.9, 256 26.7 and 27.4 (other axes), 512 26.2; with 20 000, 512 21.6, "
-    "1024 22.2. Sigma again, rank 512 and 20 000: 4.7 21.3, 6.7 21.6, 9.5 21.6, 13.4 22.0: within chance, left. The ridge at "
-    "each size: the best on 2000 molecules of the pool that are not learnt."
+    "1024 22.2. Sigma again, rank 512 and 20 000: 4.7 21.3, 6.7 21.6, 9.5 21.6, 13.4 22.0: within chance, left. "
+    "The ridge at each size: the best on 2000 molecules of the pool that are not learnt."
 )
 LARGEST_RIDGE = 1e-3
 
