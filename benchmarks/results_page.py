@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from common import ROOT
+from common import ROOT, digits, table
 from reproduce import BENCHMARKS
 from runner import FIGURES, Benchmark, Entry, entries
 
@@ -24,7 +24,23 @@ commit and on what machine each cell was measured. Published figures, with their
 
 def page() -> str:
     """The whole page."""
-    return "\n".join([HEAD, *(section(benchmark) for benchmark in BENCHMARKS)])
+    return "\n".join([HEAD, summary(), *(section(benchmark) for benchmark in BENCHMARKS)])
+
+
+def summary() -> str:
+    """How many of the paper's figures are reached, which are not, and why."""
+    rows, notes = [], []
+    for benchmark in BENCHMARKS:
+        pairs = benchmark.beside(entries(benchmark))
+        above = [pair for pair in pairs if pair.here > pair.paper]
+        if pairs:
+            rows.append([benchmark.title, str(len(pairs)), str(len(pairs) - len(above))])
+        if above or (benchmark.why and not pairs):
+            told = "; ".join(f"{pair.what}: {digits(pair.here)} ({digits(pair.paper)})" for pair in above)
+            notes.append(f"* **{benchmark.title}.** " + ". ".join(filter(None, (told, benchmark.why))))
+    head = ["", "figures of the paper", "as good or better here"]
+    notes = ["Not reached, as here (the paper), or not seen:", "", *notes] if notes else []
+    return "\n".join(["## How many of the paper's figures are reached", "", table(head, rows), "", *notes, ""])
 
 
 def section(benchmark: Benchmark) -> str:

@@ -41,6 +41,15 @@ class Options:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """A figure that the paper has as well; less is better."""
+
+    what: str
+    here: float
+    paper: float
+
+
+@dataclass(frozen=True)
 class Benchmark:
     """One table or figure of the paper."""
 
@@ -55,6 +64,8 @@ class Benchmark:
     recipe: str = "default"  # what it is measured with unless the command line says otherwise
     needs: tuple[str, ...] = ()  # files of the folder of shared data
     timing: bool = False  # says something only on a machine that does nothing else
+    beside: Callable[[list[Entry]], list[Beside]] = lambda _: []
+    why: str = ""  # some of the paper's figures are not reached, or what it says is not seen
 
     @property
     def missing(self) -> list[str]:

@@ -88,6 +88,11 @@ def grouped(entries: Sequence[Entry], *names: str) -> dict[tuple[Any, ...], list
     return out
 
 
+def of_first_recipe(entries: Sequence[Entry]) -> list[Entry]:
+    """For a picture that would be crowded by others."""
+    return next(iter(grouped(entries, "recipe").values()), [])
+
+
 def mean(entries: Sequence[Entry], name: str) -> float:
     """Over seeds or splits."""
     return statistics.fmean(entry[name] for entry in entries)

@@ -9,7 +9,7 @@ import torch
 from common import Headline, best_of, digits, table
 from drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, legend_above, log_axis, panels
 from environments import ask
-from runner import PUBLISHED, WHAT, Benchmark, Cell, Entry, Options
+from runner import PUBLISHED, WHAT, Benchmark, Beside, Cell, Entry, Options
 
 from .models import grouped, load
 from .systems import NEEDS, SYSTEMS, system, untrained
@@ -140,11 +140,23 @@ def headline(entries: list[Entry]) -> list[Headline]:
     return [Headline(what, here, f"the paper on an RTX 3080: {paper}", timing=True)]
 
 
+def beside(entries: list[Entry]) -> list[Beside]:
+    return [
+        Beside(f"{entry[WHAT]['system']}, {n} features", entry["us_per_atom"], PAPER[entry[WHAT]["system"]][str(n)])
+        for (program, n), members in grouped(entries, "program", "n_features").items()
+        if program == OURS
+        for entry in members
+        if str(n) in PAPER.get(entry[WHAT]["system"], {})
+    ]
+
+
 PREDICTION = Benchmark(
     "prediction_times",
     "Time of a prediction: energies and forces",
     "Two threads. Weights are random where time does not depend on them. A peer that needs long is given fewer of the "
     "thousand frames; MACE and TorchANI are networks of the usual size with random weights.",
     cells, measure, tables, draw, headline,
+    beside=beside,
+    why="Two CPU cores here, an RTX 3080 (about 100 times as many operations in float32) there.",
     needs=NEEDS, timing=True,
 )  # fmt: skip

@@ -6,7 +6,7 @@ from typing import Any
 
 from common import Headline, table
 from drawing import BLUE, GREY, ORANGE, SKY, legend_above, log_axis, panels, title
-from runner import PUBLISHED, Benchmark, Cell, Entry, Options
+from runner import PUBLISHED, Benchmark, Beside, Cell, Entry, Options
 
 from .models import AUTO, ENERGY, FORCE, errors, fitted, grouped, load, mean, recipe_for, recipe_words
 
@@ -121,10 +121,22 @@ def headline(entries: list[Entry]) -> list[Headline]:
     return rows
 
 
+def beside(entries: list[Entry]) -> list[Beside]:
+    return [
+        Beside(f"{molecule}, {what}", mean(found, name), MODELS[PAPER][molecule][column])
+        for (n, recipe), there in _ours(entries).items()
+        if PAPER.endswith(f"-{n}") and recipe == AUTO
+        for molecule, found in there.items()
+        if molecule in MODELS[PAPER]
+        for column, (what, name) in enumerate((("energy", ENERGY), ("force", FORCE)))
+    ]
+
+
 RMD17 = Benchmark(
     "rmd17",
     "rMD17: mean absolute errors, 1000 training structures",
     "Official splits of 1000 training and 1000 test structures. Two splits with 16384 features are averaged.",
     cells, measure, tables, draw, headline, AUTO,
+    beside=beside,
     needs=tuple(f"rmd17/rmd17_{molecule}.npz" for molecule in MOLECULES),
 )  # fmt: skip
