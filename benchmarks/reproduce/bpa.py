@@ -9,7 +9,7 @@ from common import SHARED_DATA, Headline, table
 from drawing import BLUE, GREY, ORANGE, SKY, legend_above, log_axis, panels, title
 from runner import PUBLISHED, WHAT, Benchmark, Beside, Cell, Entry, Options
 
-from .models import AUTO, errors, fitted, grouped, load, mean, recipe_for, recipe_words, told
+from .models import AUTO, errors, fitted, grouped, load, mean, recipe_for, recipe_words, spread, told
 
 TEMPERATURES = ("300", "600", "1200")
 HELD_OUT = "held-out"  # 100 of the training structures instead of the test set, which is not the published one
@@ -18,7 +18,7 @@ NAMES = ("energy_rmse_mev", "force_rmse_mev_per_angstrom")
 
 
 def cells(options: Options) -> list[Cell]:
-    sizes = ((256, 0),) if options.quick else ((16384, 0), (16384, 1), (32768, 0), (131072, 0))
+    sizes = ((256, 0),) if options.quick else ((16384, 0), (16384, 1), (32768, 0), (32768, 1), (131072, 0))
     cells: list[Cell] = [{"n_features": n, "seed": seed, "recipe": options.recipe} for n, seed in sizes]
     return [*cells, cells[0] | {"test": HELD_OUT}]
 
@@ -71,10 +71,9 @@ def draw(entries: list[Entry]) -> Any:
             axis.plot(range(3), [model[t][column] for t in TEMPERATURES], label=name, zorder=3 if ours else 2, **style)
         ours_by_size = _ours(entries)
         for colour, ((n, recipe), there) in zip((SKY, BLUE, "black"), ours_by_size.items(), strict=False):
-            values = [mean(there, f"{NAMES[column]}_{t}K") for t in TEMPERATURES]
-            axis.plot(
-                range(3), values, "o-", color=colour, label=f"this work, SORF-{n}{recipe_words(recipe)}", zorder=4
-            )
+            values, bars = ([of(there, f"{NAMES[column]}_{t}K") for t in TEMPERATURES] for of in (mean, spread))
+            label = f"this work, SORF-{n}{recipe_words(recipe)}"
+            axis.errorbar(range(3), values, bars, fmt="o-", color=colour, label=label, zorder=4)
         axis.set_xticks(range(3), [f"{t} K" for t in TEMPERATURES])
         axis.set_xlim(-0.2, 2.2)
         log_axis(axis.yaxis)
