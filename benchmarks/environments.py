@@ -115,6 +115,6 @@ def _called(command: list[Any], what: str, seconds: float) -> str:
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     if process.returncode:
-        last = " ".join((told or out).strip().splitlines()[-2:])
+        last = (told or out).strip().rpartition("\n")[2]  # of a traceback: what went wrong
         raise PeerFailed(f"{what}: {last[-400:]}")
     return out

@@ -52,7 +52,9 @@ def train(task: dict[str, Any], data: dict[str, np.ndarray]) -> dict[str, Any]:
 def potential(task: dict[str, Any]) -> Any:
     from quippy.potential import Potential
 
-    gap = Potential("IP GAP", param_filename=str(model_path(task, ".gap.xml", there=True)))
+    path = model_path(task, ".gap.xml", there=True)
+    # or it would only remember what it told of the same frame
+    gap = Potential("IP GAP", param_filename=str(path), calculation_always_required=True)
 
     def told(structures: list[Atoms]) -> tuple[list[float], list[np.ndarray]]:
         energies, forces = [], []
