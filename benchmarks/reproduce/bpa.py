@@ -118,7 +118,8 @@ BPA = Benchmark(
     cells, measure, tables, draw, headline, AUTO,
     beside=beside,
     why="The test sets are not the paper's, but 69 to 89 frames of another official one, and errors hang on a few of "
-    "them and on the seed, by the ± of the table. One of the two seeds with 32768 features expects 17.6 "
-    "meV/Å (MAE) at 300 K and has 24.2: its ridge is likely too small, as few structures chose it.",
+    "them and on the seed, by the ± of the table. Where the choice expects far "
+    "smaller errors than there are (`predicted` in the result file, the second seed with 32768 features), its ridge is "
+    "likely too small, as few structures chose it.",
     needs=("3bpa/3bpa.npz",),
 )  # fmt: skip

@@ -81,7 +81,7 @@ def _by_case(entries: list[Entry]) -> dict[tuple[str, int], dict[str, Entry]]:
     for entry in entries:
         cell = entry[WHAT]
         out.setdefault((cell["molecule"], cell["n_train"]), {})[cell["method"]] = entry
-    return dict(sorted(out.items(), key=lambda item: CASES.index(item[0]) if item[0] in CASES else -1))
+    return out
 
 
 def tables(entries: list[Entry]) -> str:
