@@ -13,9 +13,11 @@ from qml_lightning.baseline import fit_baseline
 from qml_lightning.basis import draw, make_basis
 from qml_lightning.errors import InputError
 from qml_lightning.iterative import iteration_is_cheaper, iterative_path
+from qml_lightning.krylov import with_ridge
 from qml_lightning.recipes import DEFAULT, Automatic, SolverSettings
 from qml_lightning.structures import Labels, Structures
 from qml_lightning.training import Problem
+from qml_lightning.ways import Work
 from small_models import molecules, recipe
 
 SOLVER = SolverSettings("iterative", preconditioner_features=256, held_out=0.0, tolerance=1e-9)
@@ -81,6 +83,64 @@ def test_a_fit_that_chose_its_recipe_goes_on_with_the_same(tmp_path):
     resumed = fit(data, automatic, checkpoint=path, resume=True, progress=lambda what, *_: told.append(what))
     assert "choice" not in told
     assert resumed.recipe == fit(data, automatic).recipe
+
+
+def _moved(monkeypatch):
+    """A choice whose ridge is far too small for labels with noise, and data with such labels."""
+    data = molecules(60)
+    noise = torch.from_numpy(np.random.default_rng(5).normal(scale=2.0, size=data.labels.forces.shape))
+    data = replace(data, labels=replace(data.labels, forces=data.labels.forces + noise))
+    start = replace(SETTINGS, ridge=1e-7, solver=replace(SOLVER, held_out=0.2, tolerance=1e-6))
+    told = {"chosen": ["ridge"], "least_ridge": 0.0}
+    monkeypatch.setattr(Work, "settled", lambda work, automatic, *_, **__: replace(work, recipe=start, choice=told))
+    return data, Automatic(start, ("ridge",)), start
+
+
+def test_a_ridge_that_was_chosen_is_left_for_one_that_held_out_structures_like_better(monkeypatch):
+    data, automatic, start = _moved(monkeypatch)
+    given, free = fit(data, start), fit(data, automatic)
+    assert given.recipe.ridge == start.ridge  # what is given is taken
+    assert free.recipe.ridge > start.ridge
+    ridges = [step["ridge"] for step in free.provenance["solution"]["history"]]
+    assert ridges[0] == start.ridge
+    assert ridges[-1] == free.recipe.ridge
+    (of_given,) = _ended(given).values()
+    assert _ended(free)[free.recipe.ridge] < of_given
+
+
+def test_a_ridge_that_had_only_looked_better_is_left_again(monkeypatch):
+    data, automatic, start = _moved(monkeypatch)
+
+    def worse(state, *_):
+        tried = {step.ridge for step in state.history}
+        return None if len(tried) > 1 else with_ridge(state, 1e3)
+
+    monkeypatch.setattr("qml_lightning.iterative.better_ridge", worse)
+    free = fit(data, automatic)
+    assert len(_ended(free)) == 2
+    assert free.recipe.ridge == start.ridge
+    given = fit(data, start)
+    assert _ended(free)[start.ridge] < 1.1 * _ended(given)[start.ridge]
+
+
+def _ended(potential) -> dict[float, float]:
+    """The last error on held-out structures with each ridge."""
+    history = potential.provenance["solution"]["history"]
+    return {step["ridge"]: step["held_out"] for step in history if step["held_out"] is not None}
+
+
+def test_a_fit_that_was_stopped_after_its_ridge_was_changed_goes_on_with_that(tmp_path, monkeypatch):
+    data, automatic, start = _moved(monkeypatch)
+    whole, path = fit(data, automatic), tmp_path / "model.checkpoint"
+    ridges = [step["ridge"] for step in whole.provenance["solution"]["history"]]
+    after = 1 + next(k for k, ridge in enumerate(ridges) if ridge != start.ridge)
+    with pytest.raises(StoppedError):
+        fit(data, automatic, checkpoint=path, checkpoint_seconds=0.0, progress=_stopped_after(after + 2))
+    resumed = fit(data, automatic, checkpoint=path, resume=True)
+    assert resumed.recipe == whole.recipe
+    assert [step["ridge"] for step in resumed.provenance["solution"]["history"]] == ridges
+    one, two = (potential.predict(data.structures).forces for potential in (whole, resumed))
+    assert (one - two).abs().max() < 1e-6 * one.abs().max()
 
 
 def _problem(data):

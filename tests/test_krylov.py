@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 from qml_lightning import krylov, preconditioner
 from qml_lightning.errors import SolveError
-from qml_lightning.krylov import State, least_residuals, with_ridge
+from qml_lightning.krylov import State, better_ridge, least_residuals, with_ridge
 from qml_lightning.preconditioner import GuidedBySmallModel, Parted, trusted_factor
 
 RIDGE = 1e-4
@@ -47,10 +48,10 @@ class Plainly:
         self.z, self.precondition = Dense(z), precondition
         self.n_columns = self.z.n_columns
 
-    def image_and_product(self, v, ridge):
+    def step(self, v):
         direction = self.precondition(v)
         image = self.z.transposed_times(direction)
-        return image, self.z.times(image) + ridge * direction
+        return direction, image, self.z.times(image)
 
 
 def _guided(z: np.ndarray, few: int, least: float = RIDGE) -> GuidedBySmallModel:
@@ -101,11 +102,15 @@ def test_it_goes_on_with_another_ridge_from_the_last_solution(other):
     z, y = _problem()
     targets, guided = torch.from_numpy(y), _guided(z, 128)
     first = least_residuals(guided, targets, RIDGE, tolerance=1e-10)
-    state = with_ridge(first, Dense(z), targets, RIDGE, other)
+    state = with_ridge(first, other)
     wanted = np.linalg.solve(z.T @ z + other * np.eye(z.shape[1]), z.T @ y)
-    beta = (y - z @ first.weights.numpy()) / RIDGE
-    assert np.abs(state.residual.numpy() - (y - z @ (z.T @ beta) - other * beta)).max() < 1e-5
-    found = least_residuals(guided, targets, other, tolerance=1e-10, state=state)
+    # no more is left than by any other sum of the directions, and it is what the equations leave
+    directions = first.directions[: first.steps].numpy().T
+    products = z @ (z.T @ directions) + other * directions
+    best = np.linalg.lstsq(products, y, rcond=None)[0]
+    assert state.error == pytest.approx(np.linalg.norm(y - products @ best), rel=1e-4)
+    found = least_residuals(guided, targets, RIDGE, tolerance=1e-10, state=state)
+    assert found.number > first.number
     assert np.abs(z @ found.weights.numpy() - z @ wanted).max() < 1e-6
 
 
@@ -120,6 +125,45 @@ def test_it_stops_when_held_out_rows_gain_no_more():
     errors = [step.held_out for step in state.history]
     assert state.history[-1].residual > 1e-14
     assert min(errors[-4:]) > 0.999 * min(errors[:-4])
+
+
+def _noisy(ridge: float):
+    """A state that has settled with that ridge on noisy rows, and the error on rows that were held out."""
+    z, y = _problem()
+    noisy = y + np.random.default_rng(1).normal(scale=0.3, size=len(y))
+    learn, hold = slice(0, 120), slice(120, None)
+
+    def held_out(weights):
+        return float(np.sqrt(np.mean((z[hold] @ weights.numpy() - noisy[hold]) ** 2)))
+
+    state = least_residuals(_guided(z[learn], 64), torch.from_numpy(noisy[learn]), ridge, tolerance=1e-8)
+
+    def direct(ridge: float) -> float:
+        inner = z[learn].T @ z[learn] + ridge * np.eye(z.shape[1])
+        return held_out(torch.from_numpy(np.linalg.solve(inner, z[learn].T @ noisy[learn])))
+
+    return state, held_out, direct
+
+
+@pytest.mark.parametrize("ridge", [1e-5, 10.0])
+def test_a_ridge_that_is_far_off_is_left_for_one_that_held_out_rows_like_better(ridge):
+    state, held_out, direct = _noisy(ridge)
+    better = better_ridge(state, held_out)
+    assert better is not None
+    assert (better.ridge > ridge) == (ridge < 1)
+    assert held_out(better.weights) < 0.98 * held_out(state.weights)
+    assert direct(better.ridge) < direct(ridge)
+    # not below the least one, and not where it was before
+    if ridge > 1:
+        assert better_ridge(state, held_out, least=ridge / 2) is None
+    state.history.append(replace(state.history[-1], ridge=better.ridge))
+    assert (again := better_ridge(state, held_out)) is None or again.ridge != better.ridge
+
+
+def test_no_larger_ridge_is_taken_than_the_best():
+    best = min((float(10.0 ** (k / 2)) for k in range(-8, 8)), key=_noisy(1.0)[2])
+    state, held_out, _ = _noisy(best)
+    assert better_ridge(state, held_out, least=best) is None
 
 
 def test_a_window_that_is_full_starts_anew_and_still_arrives(monkeypatch):
@@ -137,10 +181,8 @@ def test_the_residual_that_is_told_never_grows_and_is_that_of_the_equations():
     state = least_residuals(guided, torch.from_numpy(y), RIDGE, tolerance=1e-9, most_iterations=20)
     told = [step.residual for step in state.history]
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(told))
-    # β is made of the same vectors as the weights, and its residual can be formed here
-    v = (state.coefficients @ state.vectors[: state.steps]).numpy()
-    small = guided.z.small.matrix.numpy()
-    beta = torch.from_numpy(np.linalg.solve(small @ small.T + guided.shift * np.eye(len(z)), v))
+    # β is made of the same directions as the weights, and its residual can be formed here
+    beta = state.coefficients @ state.directions[: state.steps]
     assert told[-1] == pytest.approx(np.linalg.norm(y - matrix @ beta.numpy()) / np.linalg.norm(y), rel=1e-6)
     assert np.abs(z.T @ beta.numpy() - state.weights.numpy()).max() < 1e-6 * np.abs(state.weights.numpy()).max()
 
@@ -158,7 +200,7 @@ def test_a_guided_step_is_that_of_the_preconditioner_written_out(few):
     small = z[:, :few] * np.sqrt(512 / few)
     inverse = torch.from_numpy(np.linalg.inv(small @ small.T + guided.shift * np.eye(len(z))))
     v = torch.from_numpy(np.random.default_rng(2).normal(size=len(z)))
-    found, wanted = guided.image_and_product(v, 0.01), Plainly(z, lambda v: inverse @ v).image_and_product(v, 0.01)
+    found, wanted = guided.step(v), Plainly(z, lambda v: inverse @ v).step(v)
     for mine, plain in zip(found, wanted, strict=True):
         assert float((mine - plain).norm()) < 1e-6 * float(plain.norm())
 

@@ -55,6 +55,7 @@ class Choice:
     judges: Judges = field(default_factory=lambda: Judges(0))
     best: Trial | None = None
     predicted: dict[str, float] = field(default_factory=dict)  # errors that the fit is expected to have
+    least_ridge: float = 0.0  # below it, rounding decides
     trials: tuple[Trial, ...] = ()
     seconds: float = 0.0
 
@@ -109,7 +110,8 @@ def choose(
     ridge = search.carried(best) if search.ridged else start.ridge
     tell("choosing", PASSES + 1, PASSES + 1)
     seconds = round(time.perf_counter() - started, 3)
-    return Choice(replace(best, ridge=ridge), free, judges, trial, predicted, tuple(fits.trials.values()), seconds)
+    told, least = replace(best, ridge=ridge), search.least_there(best)
+    return Choice(told, free, judges, trial, predicted, least, tuple(fits.trials.values()), seconds)
 
 
 @dataclass(frozen=True)
@@ -148,9 +150,9 @@ class _Search:
 
     def carried(self, recipe: Recipe) -> float:
         """Its ridge for the fit itself."""
-        return float(f"{max(recipe.ridge / self.times, self._least_there(recipe)):.2g}")
+        return float(f"{max(recipe.ridge / self.times, self.least_there(recipe)):.2g}")
 
-    def _least_there(self, recipe: Recipe) -> float:
+    def least_there(self, recipe: Recipe) -> float:
         """The smallest ridge of the fit itself: rounding grows with its sums and with their number."""
         return max(self.single, self.fits.rounding(self.size, recipe) * self.larger)
 
@@ -158,7 +160,7 @@ class _Search:
         """The smallest ridge of the smaller fits, such that it can be carried."""
         if not self.ridged:
             return 0.0
-        return max(self.fits.rounding(self.size, recipe), self._least_there(recipe) * self.times)
+        return max(self.fits.rounding(self.size, recipe), self.least_there(recipe) * self.times)
 
 
 def _free(problem: Problem, automatic: Automatic) -> tuple[str, ...]:

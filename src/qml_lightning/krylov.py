@@ -5,19 +5,27 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from .errors import SolveError
-from .preconditioner import Operator
 
-# Steps whose vectors are kept before the iteration starts anew from where it is: each keeps a row and its weights.
+# Steps whose vectors are kept before the iteration starts anew from where it is: each keeps two rows and its weights.
 WINDOW = 300
 # Errors on held-out rows that differ by less than this, relative, are the same.
 SETTLED = 0.001
+# Looks at the error on held-out rows, without a fall, after which an iteration ends.
+PATIENCE = 4
+# A residual that a step leaves larger than this part of the last one says too little of where to go next.
+STALLED = 0.9
+# Other ridges that are looked at, as factors, and by what part the error on held-out rows must be smaller for one to be
+# gone on with. In directions that were made for a smaller ridge, a larger one looks worse than it is; a smaller one may
+# look better by 1.3 % and not be (naphthalene, 30 structures held out).
+LARGER, BETTER_IF_LARGER = (3.2, 10.0, 32.0, 100.0), 0.002
+SMALLER, BETTER_IF_SMALLER = (0.32, 0.1), 0.02
 
 
 @dataclass(frozen=True)
@@ -25,6 +33,7 @@ class Iteration:
     """One step of the solver, as it is told to the caller."""
 
     number: int
+    ridge: float
     residual: float  # |y − (Z Zᵀ + ridge) β| / |y|
     held_out: float | None  # root mean square error on rows that were not learnt from; None where it was not looked at
     seconds: float  # since the start
@@ -32,27 +41,32 @@ class Iteration:
 
 @dataclass
 class State:
-    """All that the iteration needs to go on: a restart file holds this."""
+    """All that the iteration needs to go on: a restart file holds this.
 
+    The equations are (Z Zᵀ + ridge) β = y, the weights Zᵀ β. Directions and their images do not know of the ridge, so
+    that another one can be had from the same window.
+    """
+
+    ridge: float
     base: Tensor  # (columns,) weights before the present window
-    residual: Tensor  # (rows,) what these leave
-    vectors: Tensor  # (WINDOW + 1, rows) orthonormal
-    images: Tensor  # (WINDOW, columns) Zᵀ P⁻¹ v of each
-    hessenberg: Tensor  # (WINDOW + 1, WINDOW)
+    dual: Tensor  # (rows,) their β
+    residual: Tensor  # (rows,) what it leaves
+    left: Tensor  # (rows,) what the directions of the window leave of that
+    directions: Tensor  # (WINDOW, rows) d, of which β is made
+    images: Tensor  # (WINDOW, columns) Zᵀ d
+    products: Tensor  # (WINDOW, rows) orthonormal: (Z Zᵀ + ridge) d of all is triangleᵀ · products
+    triangle: Tensor  # (WINDOW, WINDOW)
     steps: int = 0  # of the present window
     number: int = 0
     history: list[Iteration] = field(default_factory=list)
-    known: Tensor | None = None  # the coefficients of this step, once they were asked for
 
     @property
     def coefficients(self) -> Tensor:
-        """Of the vectors, so that the residual is as small as can be, (steps,)."""
-        if self.known is None or len(self.known) != self.steps:
-            matrix = self.hessenberg[: self.steps + 1, : self.steps]
-            first = torch.zeros(self.steps + 1, 1, dtype=matrix.dtype, device=matrix.device)
-            first[0] = self.residual.norm()
-            self.known = torch.linalg.lstsq(matrix, first).solution[:, 0]
-        return self.known
+        """Of the directions, so that the residual is as small as can be, (steps,)."""
+        k = self.steps
+        along = self.products[:k] @ self.residual
+        found: Tensor = torch.linalg.solve_triangular(self.triangle[:k, :k], along[:, None], upper=True)
+        return found[:, 0]
 
     @property
     def weights(self) -> Tensor:
@@ -61,32 +75,22 @@ class State:
     @property
     def error(self) -> float:
         """Norm of the residual."""
-        left = -(self.hessenberg[: self.steps + 1, : self.steps] @ self.coefficients)
-        left[0] += self.residual.norm()
-        return float(left.norm())
-
-    @property
-    def left(self) -> Tensor:
-        """The residual, (rows,)."""
-        taken = (self.hessenberg[: self.steps + 1, : self.steps] @ self.coefficients) @ self.vectors[: self.steps + 1]
-        return self.residual - taken
+        return float(self.left.norm())
 
     def start_anew(self) -> None:
         """An empty window, from the weights found so far."""
-        self.base, self.residual = self.weights, self.left
-        self.vectors[0] = self.residual / self.residual.norm()
-        self.hessenberg.zero_()
-        self.steps, self.known = 0, None
+        self.base, self.dual = self.weights, self.dual + self.coefficients @ self.directions[: self.steps]
+        self.residual, self.steps = self.left, 0
 
 
 class Preconditioned(Protocol):
-    """The equations (Z Zᵀ + ridge) P⁻¹ v = y, whose P the iteration need not know."""
+    """The equations Z Zᵀ P⁻¹ v, whose P the iteration need not know."""
 
     @property
     def n_columns(self) -> int: ...
 
-    def image_and_product(self, v: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-        """Zᵀ P⁻¹ v, (columns,), and (Z Zᵀ + ridge) P⁻¹ v, (rows,)."""
+    def step(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """d = P⁻¹ v, (rows,), Zᵀ d, (columns,), and Z Zᵀ d, (rows,)."""
         ...
 
 
@@ -99,81 +103,104 @@ def least_residuals(
     most_iterations: int = 500,
     held_out: Callable[[Tensor], float] | None = None,
     look_every: int = 5,
-    patience: int = 4,
+    patience: int = PATIENCE,
     state: State | None = None,
     tell: Callable[[State], None] | None = None,
 ) -> State:
     """Weights w = Zᵀ β with (Z Zᵀ + ridge) β = targets.
 
-    Each step makes the residual as small as can be (GMRES, preconditioned on the right). Conjugate gradients, whose
-    vectors need not be kept, make another norm small, in which a residual may grow a hundredfold on the way.
+    Each step makes the residual as small as can be (generalised conjugate residuals, preconditioned on the right).
+    Conjugate gradients, whose vectors need not be kept, make another norm small, in which a residual may grow a
+    hundredfold on the way.
     Ends when the residual falls below `tolerance`, or when the error on held-out rows, looked at every `look_every`
     iterations, is below that of no model at all and has not fallen by a thousandth in `patience` looks (at first it may
-    rise), or stays within `SETTLED` over three looks. Goes on from `state` where one is given.
+    rise), or stays within `SETTLED` over three looks. Goes on from `state`, with its ridge, where one is given.
     """
     started = time.perf_counter() - (state.history[-1].seconds if state and state.history else 0.0)
     scale = float(targets.norm())
     if state is None:
         nothing = torch.zeros(equations.n_columns, dtype=torch.float64, device=targets.device)
-        state = rooms(nothing, targets.clone(), min(WINDOW, most_iterations))
+        state = rooms(ridge, nothing, torch.zeros_like(targets), targets.clone(), min(WINDOW, most_iterations))
     # the error of no model at all: until it is beaten, patience is not tried
     best, looks = (math.inf if held_out is None else held_out(torch.zeros_like(state.base))), 0
-    for past in state.history:
-        best, looks = _seen(best, looks, past.held_out)
+    for past in _looks(state):
+        best, looks = _seen(best, looks, past)
     while (
         state.number < most_iterations
         and state.error > tolerance * scale
         and looks <= patience
-        and not (looks and _settled(state.history))
+        and not (looks and _settled(state))
     ):
         if state.steps == len(state.images):
             state.start_anew()
-        _step(equations, ridge, state)
+        _step(equations, state)
         look = held_out is not None and state.number % look_every == 0
         error = held_out(state.weights) if look and held_out is not None else None
         best, looks = _seen(best, looks, error)
         seconds = time.perf_counter() - started
-        state.history.append(Iteration(state.number, state.error / scale, error, seconds))
+        state.history.append(Iteration(state.number, state.ridge, state.error / scale, error, seconds))
         if tell is not None:
             tell(state)
     return state
 
 
-def rooms(base: Tensor, residual: Tensor, window: int) -> State:
+def rooms(ridge: float, base: Tensor, dual: Tensor, residual: Tensor, window: int) -> State:
     """A state with an empty window of that many steps."""
 
     def room(*shape: int) -> Tensor:
         return torch.empty(*shape, dtype=torch.float64, device=residual.device)
 
-    vectors = room(window + 1, len(residual))
-    vectors[0] = residual / residual.norm()
-    return State(base, residual, vectors, room(window, len(base)), room(window + 1, window).zero_())
+    wide = (room(window, len(residual)), room(window, len(base)), room(window, len(residual)))
+    return State(ridge, base, dual, residual, residual, *wide, room(window, window).zero_())
 
 
-def with_ridge(state: State, z: Operator, targets: Tensor, ridge: float, other: float) -> State:
-    """The state to go on from with another ridge: the weights found so far, and what they leave with that one."""
-    weights, left = state.weights, state.left
-    dual = (targets - z.times(weights) - left) / ridge
-    return rooms(weights, left + (ridge - other) * dual, len(state.images))
+def with_ridge(state: State, ridge: float) -> State:
+    """The state to go on from with another ridge: the best that the directions found so far can give, and an empty
+    window in the same room."""
+    k, more = state.steps, ridge - state.ridge
+    products = state.triangle[:k, :k].T @ state.products[:k] + more * state.directions[:k]
+    residual = state.residual - more * state.dual
+    of_each = torch.linalg.lstsq(products.T, residual[:, None]).solution[:, 0]
+    weights, dual = (was + of_each @ to[:k] for was, to in ((state.base, state.images), (state.dual, state.directions)))
+    residual = residual - of_each @ products
+    return replace(state, ridge=ridge, base=weights, dual=dual, residual=residual, left=residual, steps=0)
 
 
-def _step(equations: Preconditioned, ridge: float, state: State) -> None:
-    """One more vector: (Z Zᵀ + ridge) P⁻¹ times the last, made orthogonal to all before (twice, for rounding)."""
-    k = state.steps
-    state.images[k], new = equations.image_and_product(state.vectors[k], ridge)
-    before = state.vectors[: k + 1]
+def better_ridge(state: State, held_out: Callable[[Tensor], float], least: float = 0.0) -> State | None:
+    """The state to go on from with a ridge, not below `least` and not one that was gone on with before, with which the
+    error on held-out rows is smaller; None where there is none."""
+    here, tried = held_out(state.weights), {step.ridge for step in state.history}
+    for factors, better in ((LARGER, BETTER_IF_LARGER), (SMALLER, BETTER_IF_SMALLER)):
+        ridges = {float(f"{state.ridge * factor:.2g}") for factor in factors} - tried
+        errors = {ridge: held_out(with_ridge(state, ridge).weights) for ridge in sorted(ridges) if ridge >= least}
+        best = min(errors, key=errors.__getitem__, default=state.ridge)
+        if errors.get(best, here) < (1 - better) * here:
+            return with_ridge(state, best)
+    return None
+
+
+def _step(equations: Preconditioned, state: State) -> None:
+    """One more direction: P⁻¹ times what is left, or times the last product where that took little of it; its own
+    product made orthogonal to all before (twice, for rounding)."""
+    k, error = state.steps, state.error
+    stalled = k > 0 and error > STALLED * math.hypot(error, float(state.products[k - 1] @ state.residual))
+    state.directions[k], state.images[k], new = equations.step(state.products[k - 1] if stalled else state.left / error)
+    new = new + state.ridge * state.directions[k]
+    before = state.products[:k]
+    state.triangle[: k + 1, k] = 0.0
     for _ in range(2):
         along = before @ new
-        state.hessenberg[: k + 1, k] += along
+        state.triangle[:k, k] += along
         new = new - along @ before
     size = float(new.norm())
-    if not math.isfinite(size):
+    if not 0 < size < math.inf:
         raise SolveError(
-            f"The iteration broke down after {state.number} steps: its vectors are not finite. "
+            f"The iteration broke down after {state.number} steps: its vectors are not finite, or say nothing new. "
             "Use a larger ridge or more features in the preconditioner."
         )
-    state.hessenberg[k + 1, k] = size
-    state.vectors[k + 1] = new / size if size else new
+    state.triangle[k, k] = size
+    state.products[k] = new / size
+    state.left = state.left - (state.products[k] @ state.left) * state.products[k]
     state.steps += 1
     state.number += 1
 
@@ -187,7 +214,12 @@ def _seen(best: float, looks: int, error: float | None) -> tuple[float, int]:
     return best, looks + (looks > 0)
 
 
-def _settled(history: list[Iteration]) -> bool:
+def _looks(state: State) -> list[float]:
+    """Errors on held-out rows with its present ridge."""
+    return [step.held_out for step in state.history if step.held_out is not None and step.ridge == state.ridge]
+
+
+def _settled(state: State) -> bool:
     """Whether the last three errors on held-out rows are the same but for a little."""
-    errors = [step.held_out for step in history if step.held_out is not None][-3:]
+    errors = _looks(state)[-3:]
     return len(errors) == 3 and max(errors) < (1 + SETTLED) * min(errors)

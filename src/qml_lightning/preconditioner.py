@@ -62,19 +62,18 @@ class GuidedBySmallModel:
     def n_columns(self) -> int:
         return self.z.small.n_columns + (0 if self.z.rest is None else self.z.rest.n_columns)
 
-    def image_and_product(self, v: Tensor, ridge: float) -> tuple[Tensor, Tensor]:
-        """Zᵀ P⁻¹ v, (columns,), and (Z Zᵀ + ridge) P⁻¹ v, (rows,)."""
+    def step(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """d = P⁻¹ v, (rows,), Zᵀ d, (columns,), and Z Zᵀ d, (rows,)."""
         z, share = self.z, self.z.share
         inner = substituted(self.factor, z.small.transposed_times(v))
         seen = z.small.times(inner)
         direction = (v - seen) / self.shift
-        product = share * seen + ridge * direction
-        image = math.sqrt(share) * inner
+        image, product = math.sqrt(share) * inner, share * seen
         if z.rest is not None:
             others = math.sqrt(1 - share) * z.rest.transposed_times(direction)
             product += math.sqrt(1 - share) * z.rest.times(others)
             image = z.joined(image, others)
-        return image, product
+        return direction, image, product
 
 
 def trusted_factor(gram: Tensor, least: float) -> tuple[Tensor, float]:

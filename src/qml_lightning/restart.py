@@ -17,7 +17,9 @@ from .projection import Projection
 from .recipes import Recipe
 from .tensorfile import open_tensors, write_tensors
 
-NAME, VERSION = "qml_lightning_iteration", 1
+NAME, VERSION = "qml_lightning_iteration", 2
+# Of a state: what is one vector, and what has one for each step of the window.
+VECTORS, WINDOWS = ("base", "dual", "residual", "left"), ("directions", "images", "products", "triangle")
 
 
 @dataclass(frozen=True)
@@ -62,20 +64,15 @@ class Restart(Keeper):
         """Write the state if it is time; a warning if it cannot be written."""
         if not self.due:
             return
-        k = state.steps
         header = {
             "format_version": VERSION,
             **asdict(identity),
+            "ridge": state.ridge,
             "number": state.number,
             "history": [asdict(step) for step in state.history],
         }
-        tensors = {
-            "base": state.base,
-            "residual": state.residual,
-            "vectors": state.vectors[: k + 1],
-            "images": state.images[:k],
-            "hessenberg": state.hessenberg[: k + 1, :k],
-        }
+        tensors = {name: getattr(state, name) for name in VECTORS}
+        tensors |= {name: getattr(state, name)[: state.steps] for name in WINDOWS}
         self.write(lambda: write_tensors(self.path, NAME, header, tensors, overwrite=True), f"step {state.number}")
 
     def chosen(self) -> tuple[Recipe, dict[str, Any] | None] | None:
@@ -89,16 +86,18 @@ class Restart(Keeper):
         """The state to go on from, or None where there is no file yet; it must be of the same fit."""
         if not self.path.exists():
             return None
-        names = ("base", "residual", "vectors", "images", "hessenberg")
         with open_tensors(self.path, NAME, VERSION, "restart") as (header, file):
             if why := identity.difference(header):
                 raise self.refused(why)
-            base, residual, vectors, images, hessenberg = (file.get_tensor(name).to(device) for name in names)
+            base, dual, residual, left = (file.get_tensor(name).to(device) for name in VECTORS)
+            windows = {name: file.get_tensor(name).to(device) for name in WINDOWS}
             history = [Iteration(**step) for step in header["history"]]
-        k = len(images)
-        state = rooms(base, residual, max(k, min(WINDOW, most_iterations)))
-        state.vectors[: k + 1], state.images[:k], state.hessenberg[: k + 1, :k] = vectors, images, hessenberg
-        state.steps, state.number, state.history = k, header["number"], history
+        k = len(windows["images"])
+        state = rooms(header["ridge"], base, dual, residual, max(k, min(WINDOW, most_iterations)))
+        for name, rows in windows.items():
+            room = getattr(state, name)[:k]
+            room[:, : rows.shape[1]] = rows[:, : room.shape[1]]
+        state.left, state.steps, state.number, state.history = left, k, header["number"], history
         return state
 
 
