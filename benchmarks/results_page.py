@@ -11,7 +11,7 @@ from typing import Any
 
 from common import ROOT, digits, table
 from reproduce import BENCHMARKS
-from runner import FIGURES, Benchmark, Entry, entries
+from runner import FIGURES, Benchmark, Beside, Entry, entries
 
 PAGE = ROOT / "docs" / "results.md"
 HEAD = """# Results beside the paper's
@@ -32,15 +32,21 @@ def summary() -> str:
     rows, notes = [], []
     for benchmark in BENCHMARKS:
         pairs = benchmark.beside(entries(benchmark))
-        above = [pair for pair in pairs if pair.here > pair.paper]
+        above = [pair for pair in pairs if not pair.reached]
         if pairs:
-            rows.append([benchmark.title, str(len(pairs)), str(len(pairs) - len(above))])
+            chance = sum(pair.by_chance for pair in above)
+            rows.append([benchmark.title, str(len(pairs)), str(len(pairs) - len(above)), str(chance or "")])
         if above or (benchmark.why and not pairs):
-            told = "; ".join(f"{pair.what}: {digits(pair.here)} ({digits(pair.paper)})" for pair in above)
+            told = "; ".join(f"{pair.what}: {_beside(pair)}" for pair in above)
             notes.append(f"* **{benchmark.title}.** " + ". ".join(filter(None, (told, benchmark.why))))
-    head = ["", "figures of the paper", "as good or better here"]
+    head = ["", "figures of the paper", "as good or better here", "else within the ±"]
     notes = ["Not reached, as here (the paper), or not seen:", "", *notes] if notes else []
     return "\n".join(["## How many of the paper's figures are reached", "", table(head, rows), "", *notes, ""])
+
+
+def _beside(pair: Beside) -> str:
+    chance = f" ± {digits(pair.error)}" if pair.error else ""
+    return f"{digits(pair.here)}{chance} ({digits(pair.paper)})"
 
 
 def section(benchmark: Benchmark) -> str:

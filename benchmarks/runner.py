@@ -47,6 +47,16 @@ class Beside:
     what: str
     here: float
     paper: float
+    error: float = 0.0  # standard error of what is here, where it is known
+
+    @property
+    def reached(self) -> bool:
+        return self.here <= self.paper
+
+    @property
+    def by_chance(self) -> bool:
+        """Whether it is reached but for less than its standard error."""
+        return not self.reached and self.here - self.error <= self.paper
 
 
 @dataclass(frozen=True)
@@ -157,9 +167,10 @@ def _in_order(benchmark: Benchmark, options: Options, told: list[Entry]) -> list
 
 
 def draw(benchmark: Benchmark, results: Path = RESULTS, figures: Path = FIGURES) -> Path | None:
-    """The picture of what was measured so far; None if nothing was."""
-    told = [entry for entry in entries(benchmark, results) if "failed" not in entry]
-    return save(benchmark.draw(told), figures / f"{benchmark.name}.png") if told else None
+    """The picture of what was measured so far, failures too; None if nothing else was."""
+    told = entries(benchmark, results)
+    there = any("failed" not in entry for entry in told)
+    return save(benchmark.draw(told), figures / f"{benchmark.name}.png") if there else None
 
 
 def main(benchmarks: Sequence[Benchmark], arguments: Sequence[str] | None = None, text: str | None = None) -> None:

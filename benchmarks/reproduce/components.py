@@ -82,6 +82,7 @@ def tables(entries: list[Entry]) -> str:
 
 def draw(entries: list[Entry]) -> Any:
     figure, (axis,) = panels(1, width=7.0, height=2.5)
+    entries = [entry for entry in entries if "failed" not in entry]
     names = [entry[WHAT]["system"] for entry in entries]
     stacked(axis, names, {part: [entry["us_per_atom"][part] for entry in entries] for part in PARTS})
     axis.plot([entry["at_once_us_per_atom"] for entry in entries], range(len(names)), "D", color="black", markersize=4,

@@ -21,7 +21,6 @@ RECIPES = {
     "paper": recipes.PAPER,
     "angular-pair": recipes.ANGULAR_PAIR,
 }
-MOST_DIRECT = 16384  # features; beyond it the Gram matrix takes a good part of the memory of this machine
 ENERGY, FORCE = "energy_mae_mev", "force_mae_mev_per_angstrom"
 
 
@@ -34,22 +33,15 @@ def load(name: str) -> Dataset:
 def recipe_for(
     name: str, n_features: int, *, seed: int = 0, base: Recipe | None = None, **features: Any
 ) -> Recipe | Automatic:
-    """The recipe of that name with so many features, solved without a Gram matrix where there are many.
+    """The recipe of that name with so many features.
 
     `base`: what "default" stands for, and "auto" starts from, where the defaults are not meant for the data.
     """
-    recipe = _recipe(name, n_features, seed, base, features)
-    return Automatic(recipe) if name == AUTO else recipe
-
-
-def _recipe(name: str, n_features: int, seed: int, base: Recipe | None, features: dict[str, Any]) -> Recipe:
     if name not in RECIPES:
         raise SystemExit(f"Unknown recipe {name!r}. Known are {', '.join(RECIPES)}.")
     start = base if name in ("default", AUTO) and base is not None else RECIPES[name]
     recipe = replace(start, features=replace(start.features, n_features=n_features, **features), seed=seed)
-    if n_features <= MOST_DIRECT:
-        return recipe
-    return replace(recipe, solver=replace(recipe.solver, method="iterative"))
+    return Automatic(recipe) if name == AUTO else recipe
 
 
 def errors(potential: Potential, test: Dataset) -> dict[str, float]:

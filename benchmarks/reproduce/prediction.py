@@ -113,10 +113,14 @@ def draw(entries: list[Entry]) -> Any:
         at = [n for n, one in enumerate(names) if one in values]
         published = name in paper
         colour = (ORANGE if name.endswith("16384") else GREY) if published else colours[number % len(colours)]
-        x = [n + (number - (len(series) - 1) / 2) * width for n in at]
-        axis.bar(
-            x, [values[names[n]] for n in at], width * 0.92, color=colour, label=name, alpha=0.6 if published else 1
-        )
+        aside = (number - (len(series) - 1) / 2) * width
+        bars = [values[names[n]] for n in at]
+        style = {"color": colour, "alpha": 0.6 if published else 1}
+        axis.bar([n + aside for n in at], bars, width * 0.92, label=name, **style)
+        for n, one in enumerate(names):
+            if "failed" in rows.get(name, {}).get(one, {}):
+                axis.annotate("failed", (n + aside, 0.01), xycoords=("data", "axes fraction"), rotation=90, fontsize=6,
+                              ha="center", va="bottom", color=colour)  # fmt: skip
     log_axis(axis.yaxis)
     axis.set_xticks(range(len(names)), [name.replace("1000 ", "1000\n") for name in names])
     axis.grid(axis="x", visible=False)

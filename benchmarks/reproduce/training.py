@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from common import Headline, digits, table
-from drawing import BLUE, GREEN, GREY, ORANGE, log_axis, panels, title
+from drawing import BLUE, GREEN, GREY, ORANGE, RED, log_axis, panels, title
 from environments import ask
 from runner import PUBLISHED, WHAT, Benchmark, Beside, Cell, Entry, Options
 
@@ -108,15 +109,14 @@ def draw(entries: list[Entry]) -> Any:
     cases = _by_case(entries)
     figure, axes = panels(len(cases), height=2.6, columns=min(2, len(cases)))
     for letter, axis, ((molecule, n), there) in zip("abcd", axes, cases.items(), strict=False):
-        bars = [(m, e["seconds"], GREEN if m in PEERS else BLUE) for m, e in there.items()]
+        bars = [(m, e.get("seconds"), GREEN if m in PEERS else BLUE) for m, e in there.items()]
         if n == 1000:
-            bars += [(m.replace("paper, ", "").replace(", ", "\n", 1), s[molecule], ORANGE) for m, s in PAPER.items()]
-        axis.barh(range(len(bars)), [s for _, s, _ in bars], color=[c for *_, c in bars], height=0.65)
-        for at, (_, seconds, _) in enumerate(bars):
-            axis.annotate(digits(seconds), (seconds, at), xytext=(2, 0), textcoords="offset points", va="center",
-                          fontsize=6, color=GREY)  # fmt: skip
+            bars += [(m.removeprefix("paper, "), s[molecule], ORANGE) for m, s in PAPER.items()]
+        axis.barh(range(len(bars)), [s or math.nan for _, s, _ in bars], color=[c for *_, c in bars], height=0.65)
+        for at, (name, seconds, _) in enumerate(bars):
+            _beside_bar(axis, at, seconds, "" if seconds else _why_not(there[name]))
         axis.set_yticks(range(len(bars)), [name for name, *_ in bars], fontsize=6)
-        axis.invert_yaxis()
+        axis.set_ylim(len(bars) - 0.5, -0.5)
         axis.grid(axis="y", visible=False)
         log_axis(axis.xaxis)
         axis.margins(x=0.12)
@@ -126,6 +126,21 @@ def draw(entries: list[Entry]) -> Any:
     figure.legend([figure.axes[0].barh([0], [0], color=colour) for _, colour in marks], [name for name, _ in marks],
                   loc="outside upper center", ncols=3)  # fmt: skip
     return figure
+
+
+def _beside_bar(axis: Any, at: int, seconds: float | None, why_not: str) -> None:
+    """The number at the end of a bar, or at the axis why there is no bar."""
+    place, across = ((0.0, at), ("axes fraction", "data")) if seconds is None else ((seconds, at), "data")
+    axis.annotate(digits(seconds) if seconds else why_not, place, xycoords=across, xytext=(2, 0), va="center",
+                  textcoords="offset points", fontsize=6, color=RED if seconds is None else GREY)  # fmt: skip
+
+
+def _why_not(entry: Entry) -> str:
+    """Of a failure, in few words."""
+    for sign, words in ((f"not done after {SECONDS} s", f"> {SECONDS}"), ("are free", "not enough memory")):
+        if sign in entry["failed"]:
+            return words
+    return "failed"
 
 
 def headline(entries: list[Entry]) -> list[Headline]:
