@@ -14,20 +14,28 @@ ROOT = Path(__file__).resolve().parents[1]
 README = ROOT / "README.md"
 RESULTS = ROOT / "benchmarks" / "results"
 PUBLISHED = ROOT / "benchmarks" / "published.json"
+FIRST = ("accuracy_ethanol", "qm9", "rivals", "rmd17", "training_times")  # files that the first screen tells of
 OTHERS = (
     "Figures of others are as published, on other machines; kernelforge, OQML and GPR, where they stand beside a time "
     "of ours, ran on this one."
 )
 
 
-def generated() -> str:
-    """The block between the marks: one row for each headline of each file, in the order of the file names.
+def first() -> str:
+    """The rows of a few files, for who looks at one screen only."""
+    return generated([path for path in sorted(RESULTS.glob("*.json")) if path.stem in FIRST])
 
-    Result files without `headline`, of whatever form, are left alone.
-    """
+
+def others() -> str:
+    """The rows of all other files."""
+    return generated([path for path in sorted(RESULTS.glob("*.json")) if path.stem not in FIRST])
+
+
+def generated(paths: list[Path]) -> str:
+    """One row for each headline of each file. Result files without `headline`, of whatever form, are left alone."""
     lines = ["| | here | beside it | from |", "|---|---|---|---|"]
     machines: dict[str, list[str]] = {}
-    for path in sorted(RESULTS.glob("*.json")):
+    for path in paths:
         record = json.loads(path.read_text(encoding="utf-8"))
         if not record.get("headline"):
             continue
@@ -74,7 +82,7 @@ def compared() -> str:
     return "\n".join(lines)
 
 
-BLOCKS = {"results": generated, "comparison": compared}
+BLOCKS = {"first": first, "results": others, "comparison": compared}
 
 
 def between(text: str, name: str, block: str) -> str:

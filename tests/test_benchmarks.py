@@ -6,8 +6,13 @@ import json
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
+import torch
+
+from small_models import molecules
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -15,7 +20,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import results_page  # noqa: E402
 import runner  # noqa: E402
 from environments import PEERS, PeerFailed, _called  # noqa: E402
-from reproduce import BENCHMARKS  # noqa: E402
+from reproduce import BENCHMARKS, PREDICTION, TRAINING, bpa  # noqa: E402
 
 QUICK = runner.Options(quick=True)
 
@@ -116,3 +121,43 @@ def test_the_page_of_results_is_that_of_the_result_files():
 def test_what_was_measured_has_a_picture(benchmark):
     measured = [entry for entry in runner.entries(benchmark) if "failed" not in entry]
     assert (runner.FIGURES / f"{benchmark.name}.png").is_file() == bool(measured)
+
+
+def _words(figure) -> list[str]:
+    return [text.get_text() for axis in figure.axes for text in axis.texts]
+
+
+def test_what_failed_is_in_the_picture_as_such():
+    sorf = {"cell": {"molecule": "ethanol", "n_train": 1000, "method": "SORF-16384"}, "seconds": 41.0}
+    late = {"cell": {**sorf["cell"], "method": "sGDML"}, "failed": "PeerFailed: sgdml failed: not done after 300 s"}
+    large = {"cell": {**sorf["cell"], "method": "GPR"}, "failed": "ResourceError: needs 52 GiB and 22 GiB are free."}
+    broken = {"cell": {**sorf["cell"], "method": "GAP"}, "failed": "PeerFailed: quippy failed: it has no hands"}
+    words = _words(TRAINING.draw([sorf, late, large, broken]))
+    assert words[:4] == ["41", "> 300", "not enough memory", "failed"]
+    there = {"cell": {"system": "MOF", "program": "mace", "n_features": None}, "us_per_atom": 3000.0}
+    failed = {"cell": {"system": "MOF", "program": "torchani", "n_features": None}, "failed": "KeyError: 'Zn'"}
+    also = {"cell": {**failed["cell"], "system": "water"}, "us_per_atom": 176.0}
+    assert _words(PREDICTION.draw([there, failed, also])) == ["failed"]
+
+
+def test_what_other_frames_would_change_is_what_a_bootstrap_finds():
+    test, n = molecules(80), 80
+    random = np.random.default_rng(0)
+    size = random.gamma(2.0, 0.01, (n, 1))  # frames differ
+    energies, forces = (
+        torch.from_numpy(size * random.normal(size=(n, m))) for m in (1, 3 * test.structures.n_atoms // n)
+    )
+    found = SimpleNamespace(
+        energies=test.labels.energies + energies[:, 0], forces=test.labels.forces + forces.view(-1, 3)
+    )
+    told = bpa._by_frames(SimpleNamespace(predict=lambda _: found), test)
+    for values, error in zip((energies, forces), told.values(), strict=True):
+        squares = values.square().mean(1).numpy()
+        drawn = np.sqrt(squares[random.integers(n, size=(4000, n))].mean(1))
+        assert error == pytest.approx(1e3 * drawn.std(), rel=0.1)
+
+
+def test_a_figure_of_the_paper_may_be_missed_by_less_than_chance():
+    reached, near, far = (runner.Beside("", here, 10.0, error=1.0) for here in (10.0, 10.9, 11.1))
+    assert [pair.reached for pair in (reached, near, far)] == [True, False, False]
+    assert [pair.by_chance for pair in (reached, near, far)] == [False, True, False]
