@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Headline, digits, table
+from common import Headline, best_of, digits, table
 from drawing import BLUE, GREEN, GREY, ORANGE, RED, log_axis, panels, title
 from environments import ask
 from runner import PUBLISHED, WHAT, Benchmark, Beside, Cell, Entry, Options
@@ -57,7 +57,8 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
         test = load(f"{name}:test_01").select(np.arange(N_TEST))
     if method not in PEERS:
         potential = fit(train, _recipe(method))
-        return {"seconds": potential.provenance["seconds"], **errors(potential, test)}
+        seconds, rate = potential.provenance["seconds"], _rate(256 if options.quick else 4096)
+        return {"seconds": seconds, "matrix_product_gflops_float64": rate, **errors(potential, test)}
     peer, more = PEERS[method]
     n = int(train.structures.counts[0])
     arrays = {"numbers": train.structures.numbers[:n].numpy()}
@@ -69,6 +70,12 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
         arrays[f"{prefix}forces"] = part.labels.forces.view(-1, n, 3).numpy()
     task = {"task": "train", "molecule": cell["molecule"], "n_train": cell["n_train"]}
     return ask(peer, {**task, "threads": torch.get_num_threads(), **more}, arrays, seconds=SECONDS)
+
+
+def _rate(n: int) -> float:
+    """GFLOP/s of a matrix product in float64: what this machine could do at that time."""
+    a, b, out = (torch.randn(n, n, dtype=torch.float64) for _ in range(3))
+    return 2 * n**3 / best_of(lambda: torch.mm(a, b, out=out), 3) / 1e9
 
 
 def _recipe(method: str) -> Any:
@@ -94,7 +101,24 @@ def tables(entries: list[Entry]) -> str:
     head = ["seconds; energy meV, force meV/Å", *(f"{n} {molecule}" for molecule, n in cases)]
     failed = [f"* {e[WHAT]['method']}, {e[WHAT]['n_train']} {e[WHAT]['molecule']}: {e['failed']}"
               for e in entries if "failed" in e]  # fmt: skip
-    return table(head, rows) + ("\n\nWhat failed:\n\n" + "\n".join(failed) if failed else "")
+    return table(head, rows) + _by_operations(cases) + ("\n\nWhat failed:\n\n" + "\n".join(failed) if failed else "")
+
+
+def _by_operations(cases: dict[tuple[str, int], dict[str, Entry]]) -> str:
+    """What each machine could have multiplied in float64 in the time that it took, where both are known."""
+    lines = []
+    for (molecule, n), there in cases.items():
+        for method, paper in SAME.items():
+            rate = there.get(method, {}).get("matrix_product_gflops_float64")
+            if n == 1000 and rate and (theirs := PUBLISHED["training"]["gflops_float64"].get(paper)):
+                here, paper_seconds = there[method]["seconds"], PAPER[paper][molecule]
+                lines.append(
+                    f"* {method}, {n} {molecule}: {here * rate / 1e3:.0f} TFLOP here ({digits(here)} s at "
+                    f"{rate:.0f} GFLOP/s, a matrix product of the same run), {paper_seconds * theirs / 1e3:.0f} TFLOP "
+                    f"in the paper ({paper_seconds} s at {theirs} GFLOP/s, the most that its GPU can do)."
+                )
+    told = "What the machines could have done in that time, in double precision:"
+    return f"\n\n{told}\n\n" + "\n".join(lines) if lines else ""
 
 
 def _told(entry: Entry | None) -> str:
