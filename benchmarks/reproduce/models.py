@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -31,15 +31,15 @@ def load(name: str) -> Dataset:
 
 
 def recipe_for(
-    name: str, n_features: int, *, seed: int = 0, base: Recipe | None = None, **features: Any
+    name: str, n_features: int, *, seed: int = 0, instead: Mapping[str, Recipe] | None = None, **features: Any
 ) -> Recipe | Automatic:
     """The recipe of that name with so many features.
 
-    `base`: what "default" stands for, and "auto" starts from, where the defaults are not meant for the data.
+    `instead`: what a name stands for where the usual recipe is not meant for the data.
     """
     if name not in RECIPES:
         raise SystemExit(f"Unknown recipe {name!r}. Known are {', '.join(RECIPES)}.")
-    start = base if name in ("default", AUTO) and base is not None else RECIPES[name]
+    start = {**RECIPES, **(instead or {})}[name]
     recipe = replace(start, features=replace(start.features, n_features=n_features, **features), seed=seed)
     return Automatic(recipe) if name == AUTO else recipe
 

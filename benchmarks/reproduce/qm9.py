@@ -71,7 +71,7 @@ def cells(options: Options) -> list[Cell]:
 
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
     pool, held, test = _pool(options)
-    recipe = recipe_for(cell["recipe"], cell["n_features"], base=ENERGIES_ONLY)
+    recipe = recipe_for(cell["recipe"], cell["n_features"], instead={"default": ENERGIES_ONLY})
     assert isinstance(recipe, Recipe), "the ridge is chosen at each size, and the rest is given: use --recipe default"
     sizes = (50, 100, 200) if options.quick else PARTS[cell["n_features"], cell.get("part")]
     equations = _first(pool, sizes[0], recipe)
@@ -195,9 +195,11 @@ def transform_cells(options: Options) -> list[Cell]:
 def transform_measure(cell: Cell, options: Options) -> dict[str, Any]:
     pool, _, test = _pool(options)
     # the axes of every other fit, and a ridge as the curve above has it
-    base = replace(ENERGIES_ONLY, rank=recipes.DEFAULT.rank, ridge=LARGEST_RIDGE * (SIZES[0] / cell["n_train"]) ** 2)
+    ridge = LARGEST_RIDGE * (SIZES[0] / cell["n_train"]) ** 2
+    default = replace(ENERGIES_ONLY, rank=recipes.DEFAULT.rank, ridge=ridge)
+    instead = {"default": default, "paper": replace(recipes.PAPER, representation=representation.ENERGIES)}
     recipe = recipe_for(
-        cell["recipe"], cell["n_features"], seed=cell["seed"], base=base, n_transforms=cell["n_transforms"]
+        cell["recipe"], cell["n_features"], seed=cell["seed"], instead=instead, n_transforms=cell["n_transforms"]
     )
     potential, about = fitted(pool.subsample(cell["n_train"], seed=cell["seed"]), recipe)
     return {**errors(potential, test), **about}
