@@ -13,7 +13,7 @@ from torch import Tensor
 from .basis import Basis
 from .design import labelled_rows
 from .errors import SolveError
-from .krylov import PATIENCE, State, better_ridge, least_residuals, with_ridge
+from .krylov import State, better_ridge, least_residuals, with_ridge
 from .matrixfree import MatrixFreeRows, matrix_free
 from .normal import Gram
 from .preconditioner import GuidedBySmallModel
@@ -28,8 +28,6 @@ STEPS, STEP_OPERATIONS = 100, 180.0
 # It is taken where it saves this factor of the operations: their number is known only roughly. Ethanol with 16384
 # features: a factor of 1.9, and 52 instead of 81 s.
 SAVES = 1.5
-# Looks without a fall of the held-out error after which another ridge is looked for: a small one falls no more soon.
-HASTE = 1
 
 
 @dataclass(frozen=True)
@@ -62,7 +60,7 @@ class Iterative:
             if keep is not None:
                 keep(state)
 
-        def iterated(state: State | None, patience: int) -> State:
+        def iterated(state: State | None) -> State:
             return least_residuals(
                 self.guided,
                 self.targets,
@@ -70,14 +68,12 @@ class Iterative:
                 tolerance=settings.tolerance,
                 most_iterations=settings.most_iterations,
                 held_out=self.held_out,
-                patience=patience,
                 state=state,
                 tell=after,
             )
 
-        if least is None or self.held_out is None:
-            state = iterated(state, PATIENCE)
-        else:
+        state = iterated(state)
+        if least is not None and self.held_out is not None:
             state = _with_its_ridge(iterated, state, self.held_out, least)
         settled = state.history[-1].residual <= settings.tolerance
         if state.number >= settings.most_iterations and not settled:
@@ -94,21 +90,15 @@ class Iterative:
 
 
 def _with_its_ridge(
-    iterated: Callable[[State | None, int], State],
-    state: State | None,
-    held_out: Callable[[Tensor], float],
-    least: float,
+    iterated: Callable[[State], State], state: State, held_out: Callable[[Tensor], float], least: float
 ) -> State:
-    """Iterated with a given patience from one state to the next, with another ridge as long as that looks better, and
-    at last with the one whose error on held-out structures ended as the smallest."""
-    state, looked = iterated(state, HASTE), -1
-    while state.number > looked:
-        better = better_ridge(state, held_out, least)
-        looked = state.number if better is None else -1
-        state = iterated(state, PATIENCE) if better is None else iterated(better, HASTE)
+    """Iterated with another ridge as long as one looks better, and at last with the one whose error on held-out
+    structures ended as the smallest."""
+    while (better := better_ridge(state, held_out, least)) is not None:
+        state = iterated(with_ridge(state, better))
     ended = {step.ridge: step.held_out for step in state.history if step.held_out is not None}
     best = min(ended, key=ended.__getitem__, default=state.ridge)
-    return state if best == state.ridge else iterated(with_ridge(state, best), PATIENCE)
+    return state if best == state.ridge else iterated(with_ridge(state, best))
 
 
 def iteration_operations(problem: Problem, recipe: Recipe, n_weights: int) -> float:

@@ -17,14 +17,12 @@ from .errors import SolveError
 WINDOW = 300
 # Errors on held-out rows that differ by less than this, relative, are the same.
 SETTLED = 0.001
-# Looks at the error on held-out rows, without a fall, after which an iteration ends.
-PATIENCE = 4
 # A residual that a step leaves larger than this part of the last one says too little of where to go next.
 STALLED = 0.9
 # Other ridges that are looked at, as factors, and by what part the error on held-out rows must be smaller for one to be
 # gone on with. In directions that were made for a smaller ridge, a larger one looks worse than it is; a smaller one may
 # look better by 1.3 % and not be (naphthalene, 30 structures held out).
-LARGER, BETTER_IF_LARGER = (3.2, 10.0, 32.0, 100.0), 0.002
+LARGER, BETTER_IF_LARGER = (3.2, 10.0, 32.0, 100.0), 0.005
 SMALLER, BETTER_IF_SMALLER = (0.32, 0.1), 0.02
 
 
@@ -103,7 +101,7 @@ def least_residuals(
     most_iterations: int = 500,
     held_out: Callable[[Tensor], float] | None = None,
     look_every: int = 5,
-    patience: int = PATIENCE,
+    patience: int = 4,
     state: State | None = None,
     tell: Callable[[State], None] | None = None,
 ) -> State:
@@ -156,7 +154,7 @@ def rooms(ridge: float, base: Tensor, dual: Tensor, residual: Tensor, window: in
 
 def with_ridge(state: State, ridge: float) -> State:
     """The state to go on from with another ridge: the best that the directions found so far can give, and an empty
-    window in the same room."""
+    window in the same room. (With the same directions in it, new ones would hardly differ from them.)"""
     k, more = state.steps, ridge - state.ridge
     products = state.triangle[:k, :k].T @ state.products[:k] + more * state.directions[:k]
     residual = state.residual - more * state.dual
@@ -166,16 +164,16 @@ def with_ridge(state: State, ridge: float) -> State:
     return replace(state, ridge=ridge, base=weights, dual=dual, residual=residual, left=residual, steps=0)
 
 
-def better_ridge(state: State, held_out: Callable[[Tensor], float], least: float = 0.0) -> State | None:
-    """The state to go on from with a ridge, not below `least` and not one that was gone on with before, with which the
-    error on held-out rows is smaller; None where there is none."""
+def better_ridge(state: State, held_out: Callable[[Tensor], float], least: float = 0.0) -> float | None:
+    """A ridge, not below `least` and not one that was gone on with before, with which the error on held-out rows is
+    smaller; None where there is none."""
     here, tried = held_out(state.weights), {step.ridge for step in state.history}
     for factors, better in ((LARGER, BETTER_IF_LARGER), (SMALLER, BETTER_IF_SMALLER)):
         ridges = {float(f"{state.ridge * factor:.2g}") for factor in factors} - tried
         errors = {ridge: held_out(with_ridge(state, ridge).weights) for ridge in sorted(ridges) if ridge >= least}
         best = min(errors, key=errors.__getitem__, default=state.ridge)
         if errors.get(best, here) < (1 - better) * here:
-            return with_ridge(state, best)
+            return best
     return None
 
 
