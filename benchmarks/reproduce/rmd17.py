@@ -16,6 +16,7 @@ MOLECULES = (
 SIZES = ((16384, "01"), (16384, "02"), (32768, "01"), (131072, "01"))
 MODELS: dict[str, dict[str, list[float]]] = PUBLISHED["rmd17"]["models"]
 PAPER = "paper, SORF-32768"
+ASIDE = 0.14  # of a line, by which ours stand above it and published ones below, so that none hides another
 GREY_MARKS = dict(zip(MODELS, ("X", "D", "^", "s", "v", "<", ">"), strict=True))
 
 
@@ -83,14 +84,15 @@ def draw(entries: list[Entry]) -> Any:
     figure, axes = panels(2, height=3.5, sharey=True)
     for column, axis in enumerate(axes):
         for number, (name, model) in enumerate(MODELS.items()):
-            at = [(values[column], MOLECULES.index(molecule)) for molecule, values in model.items()]
+            at = [(values[column], MOLECULES.index(molecule) + ASIDE) for molecule, values in model.items()]
             strong = name == PAPER
             axis.scatter(*zip(*at, strict=True), marker=GREY_MARKS[name], s=26 if strong else 15, label=name,
                          color=ORANGE if strong else GREY, alpha=1 if strong else 0.55, linewidths=0,
                          zorder=3 if strong else 2 - number / 10)  # fmt: skip
         for colour, ((n, recipe), there) in zip((SKY, BLUE, "#003F66", "black"), ours.items(), strict=False):
             at = [
-                (mean(found, (ENERGY, FORCE)[column]), MOLECULES.index(molecule)) for molecule, found in there.items()
+                (mean(found, (ENERGY, FORCE)[column]), MOLECULES.index(molecule) - ASIDE)
+                for molecule, found in there.items()
             ]
             axis.scatter(*zip(*at, strict=True), marker="o", s=34, color=colour, zorder=4, linewidths=0.6,
                          edgecolors="white", label=f"this work, {n}{recipe_words(recipe)}")  # fmt: skip
