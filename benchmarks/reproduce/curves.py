@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from drawing import line, log_axis
+from drawing import line, log_axis, panels, title
 from runner import Entry
 
-from .models import mean, spread, told
+from .models import ENERGY, FORCE, mean, spread, told
 
 Curve = Mapping[Any, Sequence[Entry]]  # by the number of structures, or of features
 
@@ -28,6 +28,17 @@ def row(curve: Curve, sizes: Sequence[Any], name: str, digits: int) -> list[str]
     cells = [told(curve[n], name, digits) if n in curve else "–" for n in sizes]
     steep = slope(curve, name)
     return [*cells, "–" if math.isnan(steep) else f"{steep:.2f}"]
+
+
+def energies_and_forces(x: str) -> tuple[Any, list[tuple[Any, str]]]:
+    """A figure with two panels, each with the error that it shows, against `x`."""
+    figure, axes = panels(2, height=2.8)
+    shown = (("Energies", "MAE of the energy / meV", ENERGY), ("Forces", "MAE of the forces / meV Å$^{-1}$", FORCE))
+    for letter, axis, (name, label, _) in zip("ab", axes, shown, strict=True):
+        axis.set_xlabel(x)
+        axis.set_ylabel(label)
+        title(axis, name, letter)
+    return figure, [(axis, key) for axis, (*_, key) in zip(axes, shown, strict=True)]
 
 
 def draw_curve(axes: Any, curve: Curve, name: str, *, label: str, number: int, **options: Any) -> None:

@@ -6,10 +6,10 @@ import statistics
 from typing import Any
 
 from common import Headline, table
-from drawing import legend_above, panels, title
+from drawing import legend_above
 from runner import PUBLISHED, WHAT, Benchmark, Cell, Entry, Options
 
-from .curves import both_logarithmic, draw_curve
+from .curves import both_logarithmic, draw_curve, energies_and_forces
 from .models import ENERGY, FORCE, RECIPES, errors, fitted, grouped, load, of_first_recipe, recipe_for, told
 
 AS_PUBLISHED = "rff-published"  # the published RFF code divides by 2σ² where its SORF divides by σ
@@ -75,18 +75,15 @@ def _percent(off: tuple[float, float]) -> str:
 
 
 def draw(entries: list[Entry]) -> Any:
-    figure, axes = panels(2, height=2.8)
+    figure, shown = energies_and_forces("features")
     entries = of_first_recipe(entries)
-    for column, (axis, name) in enumerate(zip(axes, (ENERGY, FORCE), strict=True)):
-        sizes = sorted({n for (n,) in grouped(entries, "n_features")})
+    sizes = sorted({n for (n,) in grouped(entries, "n_features")})
+    for axis, name in shown:
         for number, ((method,), members) in enumerate(grouped(entries, "method").items()):
             curve = {n: there for (n,), there in grouped(members, "n_features").items()}
             draw_curve(axis, curve, name, label=LABELS[method], number=number)
         both_logarithmic(axis, sizes)
-        axis.set_xlabel("features")
-        axis.set_ylabel(("MAE of the energy / meV", "MAE of the forces / meV Å$^{-1}$")[column])
-        title(axis, ("Energies", "Forces")[column], "ab"[column])
-    legend_above(figure, axes, 4)
+    legend_above(figure, [axis for axis, _ in shown], 4)
     return figure
 
 

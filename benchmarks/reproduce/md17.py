@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from common import table
-from drawing import legend_above, panels, title
+from drawing import legend_above
 from runner import Benchmark, Cell, Entry, Options
 
-from .curves import both_logarithmic, draw_curve, row
+from .curves import both_logarithmic, draw_curve, energies_and_forces, row
 from .models import AUTO, ENERGY, FORCE, errors, fitted, grouped, load, recipe_for, recipe_words
 
 MOLECULES = ("aspirin", "ethanol", "uracil")
@@ -56,17 +56,14 @@ def tables(entries: list[Entry]) -> str:
 
 
 def draw(entries: list[Entry]) -> Any:
-    figure, axes = panels(2, height=2.8)
+    figure, shown = energies_and_forces("training structures")
     curves = _curves(entries)
     sizes = sorted({n for curve in curves.values() for n in curve})
-    for column, (axis, key) in enumerate(zip(axes, (ENERGY, FORCE), strict=True)):
+    for axis, key in shown:
         for number, (name, curve) in enumerate(curves.items()):
             draw_curve(axis, curve, key, label=name, number=number)
         both_logarithmic(axis, sizes)
-        axis.set_xlabel("training structures")
-        axis.set_ylabel(("MAE of the energy / meV", "MAE of the forces / meV Å$^{-1}$")[column])
-        title(axis, ("Energies", "Forces")[column], "ab"[column])
-    legend_above(figure, axes, 3)
+    legend_above(figure, [axis for axis, _ in shown], 3)
     return figure
 
 
