@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -117,6 +118,8 @@ def test_a_ridge_that_had_only_looked_better_is_left_again(monkeypatch):
     free = fit(data, automatic)
     assert len(_ended(free)) == 2
     assert free.recipe.ridge == start.ridge
+    ridges = [step["ridge"] for step in free.provenance["solution"]["history"]]
+    assert [ridge for ridge, _ in itertools.groupby(ridges)] == [start.ridge, 1e3, start.ridge]
     given = fit(data, start)
     assert _ended(free)[start.ridge] < 1.1 * _ended(given)[start.ridge]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable
@@ -213,8 +214,9 @@ def _seen(best: float, looks: int, error: float | None) -> tuple[float, int]:
 
 
 def _looks(state: State) -> list[float]:
-    """Errors on held-out rows with its present ridge."""
-    return [step.held_out for step in state.history if step.held_out is not None and step.ridge == state.ridge]
+    """Errors on held-out rows since it has its present ridge."""
+    since = list(itertools.takewhile(lambda step: step.ridge == state.ridge, reversed(state.history)))
+    return [step.held_out for step in reversed(since) if step.held_out is not None]
 
 
 def _settled(state: State) -> bool:
