@@ -244,6 +244,7 @@ TRANSFORMS = Benchmark(
     "8192 SORF features, energies only. Each seed draws other training molecules and other features; tested on the "
     "15 831 test molecules.",
     transform_cells, transform_measure, transform_tables, transform_draw,
-    why="A second transform gains less than the paper says, and a third nothing, as it says.",
+    why="A second transform gains less than the paper says, with its own width and ridge next to nothing, and a third "
+    "nothing, as it says.",
     needs=("qm9/qm9.npz",),
 )  # fmt: skip
