@@ -108,6 +108,6 @@ FEATURES = Benchmark(
     why="SORF is no better than RFF here, with the paper's 32768 features or fewer: maps differ by less than 3 %, and "
     "what SORF gains is time. The published RFF code divides its random matrix by 2σ², where its SORF divides by σ "
     "(and its README advises a σ of 8 and more): RFF drawn like that falls behind SORF here as well, the further the "
-    "more features there are, as in the paper's figure.",
+    "more features there are, which may be what the paper saw.",
     needs=("md17/md17_aspirin_2k.npz",),
 )  # fmt: skip
