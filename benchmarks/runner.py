@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from common import RESULTS, ROOT, SHARED_DATA, Headline, commit, read, write
+from common import RESULTS, ROOT, SHARED_DATA, Headline, commit, machine, read, write
 from drawing import save
 
 from qml_lightning.kernels import kernels_for
@@ -146,6 +146,7 @@ def _measured(benchmark: Benchmark, cell: Cell, options: Options) -> dict[str, A
     circumstances = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         **commit(),
+        "cpu": machine()["cpu"],  # cells of one table may come from several machines
         "threads": torch.get_num_threads(),
         "kernels": kernels_for("cpu", torch.float32).NAME,
         "load_average": round(os.getloadavg()[0], 2),
