@@ -37,9 +37,9 @@ SINGLE = 3.5e-7
 # Energy weights that are tried.
 WEIGHTS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 # Axes lose at most this part of the squared norm of an element's environments, and SORF has at least so many blocks:
-# with 256 instead of 128 axes forces are 6 % better for 3BPA (1e-5 lost with 128, 5e-8 with 256), energies 4 % for QM9
-# (4e-6), forces 1.5 % for aspirin (3e-6), and nothing for ethanol, uracil and malonaldehyde (less than 1e-6); 512 axes
-# are no better than 256 for 3BPA. Smaller fits cannot tell that.
+# with 256 instead of 128 axes forces are 5 % better for 3BPA (9e-6 lost with 128), 3 % for aspirin (3e-6), 1 to 7 % for
+# smaller molecules (less than 1e-6), and 512 axes are no better (benchmarks/ranks.py); energies of QM9 4 % (4e-6).
+# Smaller fits cannot tell that.
 LOST, BLOCKS = 1e-6, 8
 
 # From a recipe to another one, if there is one there.
