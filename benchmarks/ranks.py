@@ -74,11 +74,8 @@ def main() -> None:
 
 
 def _gain(found: list[dict[str, Any]], k: int) -> str:
-    return (
-        ""
-        if k == 0
-        else f"{(found[k]['force_mae_mev_per_angstrom'] / found[0]['force_mae_mev_per_angstrom'] - 1) * 100:+.1f} %"
-    )
+    first, here = (one["force_mae_mev_per_angstrom"] for one in (found[0], found[k]))
+    return f"{(here / first - 1) * 100:+.1f} %" if k else ""
 
 
 if __name__ == "__main__":

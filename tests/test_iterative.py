@@ -124,6 +124,16 @@ def test_a_ridge_that_had_only_looked_better_is_left_again(monkeypatch):
     assert _ended(free)[start.ridge] < 1.1 * _ended(given)[start.ridge]
 
 
+def test_no_other_ridge_is_looked_for_where_few_steps_are_left(monkeypatch):
+    data, _, start = _moved(monkeypatch)
+    steps = len(fit(data, start).provenance["solution"]["history"])
+    short = replace(start, solver=replace(start.solver, most_iterations=steps + 1))
+    told = {"chosen": ["ridge"], "least_ridge": 0.0}
+    monkeypatch.setattr(Work, "settled", lambda work, automatic, *_, **__: replace(work, recipe=short, choice=told))
+    history = fit(data, Automatic(short, ("ridge",))).provenance["solution"]["history"]
+    assert {step["ridge"] for step in history} == {start.ridge}
+
+
 def _ended(potential) -> dict[float, float]:
     """The last error on held-out structures with each ridge."""
     history = potential.provenance["solution"]["history"]
