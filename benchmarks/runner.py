@@ -162,8 +162,12 @@ def entries(benchmark: Benchmark, folder: Path = RESULTS) -> list[Entry]:
 
 
 def _in_order(benchmark: Benchmark, options: Options, told: list[Entry]) -> list[Entry]:
-    """In the order of the cells, those of other recipes at the end."""
-    order = {key_of(cell): n for n, cell in enumerate(benchmark.cells(options))}
+    """In the order of the cells, those of its own recipe first, whichever was measured last."""
+    cells = [cell for recipe in (benchmark.recipe, options.recipe)
+             for cell in benchmark.cells(Options(options.quick, recipe))]  # fmt: skip
+    order: dict[str, int] = {}
+    for cell in cells:
+        order.setdefault(key_of(cell), len(order))
     return sorted(told, key=lambda entry: order.get(key_of(entry[WHAT]), len(order)))
 
 

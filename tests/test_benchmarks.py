@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 import results_page  # noqa: E402
 import runner  # noqa: E402
 from environments import PEERS, PeerFailed, _called  # noqa: E402
-from reproduce import BENCHMARKS, PREDICTION, TRAINING, bpa  # noqa: E402
+from reproduce import BENCHMARKS, FEATURES, PREDICTION, TRAINING, bpa  # noqa: E402
 
 QUICK = runner.Options(quick=True)
 
@@ -170,3 +170,10 @@ def test_a_figure_of_the_paper_may_be_missed_by_less_than_chance():
     reached, near, far = (runner.Beside("", here, 10.0, error=1.0) for here in (10.0, 10.9, 11.1))
     assert [pair.reached for pair in (reached, near, far)] == [True, False, False]
     assert [pair.by_chance for pair in (reached, near, far)] == [False, True, False]
+
+
+def test_cells_of_the_recipe_that_a_benchmark_draws_come_first_whichever_was_measured_last():
+    told = [{"cell": cell} for recipe in ("paper", "default") for cell in FEATURES.cells(runner.Options(recipe=recipe))]
+    ordered = runner._in_order(FEATURES, runner.Options(recipe="paper"), told)
+    recipes = [entry["cell"]["recipe"] for entry in ordered]
+    assert recipes == ["default"] * (len(told) // 2) + ["paper"] * (len(told) // 2)

@@ -106,8 +106,9 @@ FEATURES = Benchmark(
     "A seed draws the environments behind the projection and the map; differences are taken seed by seed.",
     cells, measure, tables, draw, headline,
     why="SORF is no better than RFF here, with the paper's 32768 features or fewer: maps differ by less than 3 %, and "
-    "what SORF gains is time. The published RFF code divides its random matrix by 2σ², where its SORF divides by σ "
-    "(and its README advises a σ of 8 and more): RFF drawn like that falls behind SORF here as well, the further the "
-    "more features there are, which may be what the paper saw.",
+    "what SORF gains is time. The published RFF code divides its random matrix by 2σ², where its SORF divides by σ. "
+    "With the default σ of 8, RFF drawn like that falls behind SORF here as well, the further the more features there "
+    "are; with the paper's recipe, whose σ is 2, it makes no difference. Which σ is behind the paper's figure is not "
+    "known here (an early README of its code advises 8 to 32, an example of it takes 2): it may be the cause or not.",
     needs=("md17/md17_aspirin_2k.npz",),
 )  # fmt: skip
