@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
 from collections.abc import Callable
@@ -20,11 +19,6 @@ WINDOW = 300
 SETTLED = 0.001
 # A residual that a step leaves larger than this part of the last one says too little of where to go next.
 STALLED = 0.9
-# Other ridges that are looked at, as factors, and by what part the error on held-out rows must be smaller for one to be
-# gone on with. In directions that were made for a smaller ridge, a larger one looks worse than it is; a smaller one may
-# look better by 1.3 % and not be (naphthalene, 30 structures held out).
-LARGER, BETTER_IF_LARGER = (3.2, 10.0, 32.0, 100.0), 0.005
-SMALLER, BETTER_IF_SMALLER = (0.32, 0.1), 0.02
 
 
 @dataclass(frozen=True)
@@ -42,22 +36,20 @@ class Iteration:
 class State:
     """All that the iteration needs to go on: a restart file holds this.
 
-    The equations are (Z Zᵀ + ridge) β = y, the weights Zᵀ β. Directions and their images do not know of the ridge, so
-    that another one can be had from the same window.
+    The equations are (Z Zᵀ + ridge) β = y, the weights Zᵀ β.
     """
 
     ridge: float
     base: Tensor  # (columns,) weights before the present window
-    dual: Tensor  # (rows,) their β
-    residual: Tensor  # (rows,) what it leaves
-    left: Tensor  # (rows,) what the directions of the window leave of that
-    directions: Tensor  # (WINDOW, rows) d, of which β is made
-    images: Tensor  # (WINDOW, columns) Zᵀ d
+    residual: Tensor  # (rows,) what they leave
+    left: Tensor  # (rows,) what the window leaves of that
+    images: Tensor  # (WINDOW, columns) Zᵀ d of the directions d of which β is made
     products: Tensor  # (WINDOW, rows) orthonormal: (Z Zᵀ + ridge) d of all is triangleᵀ · products
     triangle: Tensor  # (WINDOW, WINDOW)
     steps: int = 0  # of the present window
-    number: int = 0
-    history: list[Iteration] = field(default_factory=list)
+    number: int = 0  # of steps with this ridge
+    history: list[Iteration] = field(default_factory=list)  # of all ridges
+    best: Tensor | None = None  # (columns,) weights of the best ridge before this one, where there is one
 
     @property
     def coefficients(self) -> Tensor:
@@ -78,8 +70,31 @@ class State:
 
     def start_anew(self) -> None:
         """An empty window, from the weights found so far."""
-        self.base, self.dual = self.weights, self.dual + self.coefficients @ self.directions[: self.steps]
-        self.residual, self.steps = self.left, 0
+        self.base, self.residual, self.steps = self.weights, self.left, 0
+
+    @property
+    def ended(self) -> dict[float, float]:
+        """The last error on held-out rows with each ridge, in the order in which they came."""
+        return {step.ridge: step.held_out for step in self.history if step.held_out is not None}
+
+    def with_ridge(self, ridge: float, targets: Tensor) -> State:
+        """An empty one in the same room for another ridge, from no weights at all: from the last ones it takes as many
+        steps, of which the first change so little that it seems to have settled."""
+        return replace(
+            self, ridge=ridge, base=torch.zeros_like(self.base), residual=targets.clone(), left=targets.clone(),
+            steps=0, number=0, best=self.of_best,
+        )  # fmt: skip
+
+    @property
+    def best_ridge(self) -> float:
+        """That whose error on held-out rows ended as the smallest; its own where there were none."""
+        ended = self.ended
+        return min(ended, key=ended.__getitem__, default=self.ridge)
+
+    @property
+    def of_best(self) -> Tensor:
+        """Weights of the best ridge."""
+        return self.weights if self.best is None or self.ridge == self.best_ridge else self.best
 
 
 class Preconditioned(Protocol):
@@ -119,7 +134,7 @@ def least_residuals(
     scale = float(targets.norm())
     if state is None:
         nothing = torch.zeros(equations.n_columns, dtype=torch.float64, device=targets.device)
-        state = rooms(ridge, nothing, torch.zeros_like(targets), targets.clone(), min(WINDOW, most_iterations))
+        state = rooms(ridge, nothing, targets.clone(), min(WINDOW, most_iterations))
     # the error of no model at all: until it is beaten, patience is not tried
     best, looks = (math.inf if held_out is None else held_out(torch.zeros_like(state.base))), 0
     for past in _looks(state):
@@ -133,7 +148,7 @@ def least_residuals(
         if state.steps == len(state.images):
             state.start_anew()
         _step(equations, state)
-        look = held_out is not None and state.number % look_every == 0
+        look = state.number % look_every == 0 or state.error <= tolerance * scale
         error = held_out(state.weights) if look and held_out is not None else None
         best, looks = _seen(best, looks, error)
         seconds = time.perf_counter() - started
@@ -143,39 +158,14 @@ def least_residuals(
     return state
 
 
-def rooms(ridge: float, base: Tensor, dual: Tensor, residual: Tensor, window: int) -> State:
+def rooms(ridge: float, base: Tensor, residual: Tensor, window: int) -> State:
     """A state with an empty window of that many steps."""
 
     def room(*shape: int) -> Tensor:
         return torch.empty(*shape, dtype=torch.float64, device=residual.device)
 
-    wide = (room(window, len(residual)), room(window, len(base)), room(window, len(residual)))
-    return State(ridge, base, dual, residual, residual, *wide, room(window, window).zero_())
-
-
-def with_ridge(state: State, ridge: float) -> State:
-    """The state to go on from with another ridge: the best that the directions found so far can give, and an empty
-    window in the same room. (With the same directions in it, new ones would hardly differ from them.)"""
-    k, more = state.steps, ridge - state.ridge
-    products = state.triangle[:k, :k].T @ state.products[:k] + more * state.directions[:k]
-    residual = state.residual - more * state.dual
-    of_each = torch.linalg.lstsq(products.T, residual[:, None]).solution[:, 0]
-    weights, dual = (was + of_each @ to[:k] for was, to in ((state.base, state.images), (state.dual, state.directions)))
-    residual = residual - of_each @ products
-    return replace(state, ridge=ridge, base=weights, dual=dual, residual=residual, left=residual, steps=0)
-
-
-def better_ridge(state: State, held_out: Callable[[Tensor], float], least: float = 0.0) -> float | None:
-    """A ridge, not below `least` and not one that was gone on with before, with which the error on held-out rows is
-    smaller; None where there is none."""
-    here, tried = held_out(state.weights), {step.ridge for step in state.history}
-    for factors, better in ((LARGER, BETTER_IF_LARGER), (SMALLER, BETTER_IF_SMALLER)):
-        ridges = {float(f"{state.ridge * factor:.2g}") for factor in factors} - tried
-        errors = {ridge: held_out(with_ridge(state, ridge).weights) for ridge in sorted(ridges) if ridge >= least}
-        best = min(errors, key=errors.__getitem__, default=state.ridge)
-        if errors.get(best, here) < (1 - better) * here:
-            return best
-    return None
+    wide = (room(window, len(base)), room(window, len(residual)))
+    return State(ridge, base, residual, residual, *wide, room(window, window).zero_())
 
 
 def _step(equations: Preconditioned, state: State) -> None:
@@ -183,8 +173,8 @@ def _step(equations: Preconditioned, state: State) -> None:
     product made orthogonal to all before (twice, for rounding)."""
     k, error = state.steps, state.error
     stalled = k > 0 and error > STALLED * math.hypot(error, float(state.products[k - 1] @ state.residual))
-    state.directions[k], state.images[k], new = equations.step(state.products[k - 1] if stalled else state.left / error)
-    new = new + state.ridge * state.directions[k]
+    direction, state.images[k], new = equations.step(state.products[k - 1] if stalled else state.left / error)
+    new = new + state.ridge * direction
     before = state.products[:k]
     state.triangle[: k + 1, k] = 0.0
     for _ in range(2):
@@ -214,9 +204,8 @@ def _seen(best: float, looks: int, error: float | None) -> tuple[float, int]:
 
 
 def _looks(state: State) -> list[float]:
-    """Errors on held-out rows since it has its present ridge."""
-    since = list(itertools.takewhile(lambda step: step.ridge == state.ridge, reversed(state.history)))
-    return [step.held_out for step in reversed(since) if step.held_out is not None]
+    """Errors on held-out rows with its present ridge."""
+    return [step.held_out for step in state.history if step.ridge == state.ridge and step.held_out is not None]
 
 
 def _settled(state: State) -> bool:

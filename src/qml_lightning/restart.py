@@ -17,9 +17,9 @@ from .projection import Projection
 from .recipes import Recipe
 from .tensorfile import open_tensors, write_tensors
 
-NAME, VERSION = "qml_lightning_iteration", 2
+NAME, VERSION = "qml_lightning_iteration", 3
 # Of a state: what is one vector, and what has one for each step of the window.
-VECTORS, WINDOWS = ("base", "dual", "residual", "left"), ("directions", "images", "products", "triangle")
+VECTORS, WINDOWS = ("base", "residual", "left"), ("images", "products", "triangle")
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,7 @@ class Restart(Keeper):
         }
         tensors = {name: getattr(state, name) for name in VECTORS}
         tensors |= {name: getattr(state, name)[: state.steps] for name in WINDOWS}
+        tensors |= {} if state.best is None else {"best": state.best}
         self.write(lambda: write_tensors(self.path, NAME, header, tensors, overwrite=True), f"step {state.number}")
 
     def chosen(self) -> tuple[Recipe, dict[str, Any] | None] | None:
@@ -89,15 +90,17 @@ class Restart(Keeper):
         with open_tensors(self.path, NAME, VERSION, "restart") as (header, file):
             if why := identity.difference(header):
                 raise self.refused(why)
-            base, dual, residual, left = (file.get_tensor(name).to(device) for name in VECTORS)
+            base, residual, left = (file.get_tensor(name).to(device) for name in VECTORS)
+            best = file.get_tensor("best").to(device) if "best" in file.keys() else None  # noqa: SIM118
             windows = {name: file.get_tensor(name).to(device) for name in WINDOWS}
             history = [Iteration(**step) for step in header["history"]]
         k = len(windows["images"])
-        state = rooms(header["ridge"], base, dual, residual, max(k, min(WINDOW, most_iterations)))
+        state = rooms(header["ridge"], base, residual, max(k, min(WINDOW, most_iterations)))
         for name, rows in windows.items():
             room = getattr(state, name)[:k]
             room[:, : rows.shape[1]] = rows[:, : room.shape[1]]
         state.left, state.steps, state.number, state.history = left, k, header["number"], history
+        state.best = best
         return state
 
 

@@ -181,9 +181,9 @@ class Work:
             before = keeper.read(identity, self.recipe.solver.most_iterations, self.device)
             keep = lambda state: keeper.after(state, identity)  # noqa: E731
         least = None if self.choice is None or "ridge" not in self.choice["chosen"] else self.choice["least_ridge"]
-        state, report = work.solve(self.recipe.ridge, before, keep, least)
-        settled = replace(self, recipe=replace(self.recipe, ridge=state.ridge))
-        return settled._potential(basis, drawn, state.weights, report)
+        weights, ridge, report = work.solve(self.recipe.ridge, before, keep, least)
+        settled = replace(self, recipe=replace(self.recipe, ridge=ridge))
+        return settled._potential(basis, drawn, weights, report)
 
     def _potential(
         self,
