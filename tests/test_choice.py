@@ -7,6 +7,7 @@ import math
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,7 +20,7 @@ from qml_lightning.planning import ENOUGH_ROWS, SHARE, planned
 from qml_lightning.recipes import CHOOSABLE, DEFAULT, Automatic
 from qml_lightning.representation import ENERGIES_SERIES
 from qml_lightning.resources import Memory
-from qml_lightning.smallerfits import Judges, Size, SmallerFits
+from qml_lightning.smallerfits import Judges, Size, SmallerFits, Trial
 from qml_lightning.structures import Labels
 from qml_lightning.training import Problem, counts_of
 from small_models import SMALL, argon, crystals, molecules, recipe
@@ -255,6 +256,35 @@ def test_the_plan_keeps_the_proportion_and_its_share_of_the_work():
         assert 5 * (size.n_features / n_features) ** 3 < SHARE
     less = planned(problem_of(data, ("energies", "forces")), start, Memory(limit=10**9))[0]
     assert less.n_features < size.n_features
+
+
+def test_a_ridge_that_was_chosen_is_left_for_one_with_which_structures_are_met_better_that_are_left_out(monkeypatch):
+    data = molecules(60)
+    noise = torch.from_numpy(np.random.default_rng(5).normal(scale=2.0, size=data.labels.forces.shape))
+    data = replace(data, labels=replace(data.labels, forces=data.labels.forces + noise))
+    start = recipe(n_features=2048, ridge=1e-8)
+    choice = Choice(start, ("ridge",), Judges(1), Trial(Size(1, 1), "own", 1, 1.0, 1.0, 1.0, {}, 0.0))
+    monkeypatch.setattr("qml_lightning.ways.choose", lambda *_, **__: choice)
+    free, given = fit(data, Automatic(start, ("ridge",))), fit(data, start)
+    assert given.recipe.ridge == start.ridge
+    assert "ridges" not in given.provenance
+    tried = {point["ridge"]: point["left_out"] for point in free.provenance["ridges"]}
+    assert tried[free.recipe.ridge] == min(tried.values()) < 0.9 * tried[start.ridge]
+    alone = fit(data, free.recipe)
+    one, two = (potential.predict(data.structures).forces for potential in (free, alone))
+    assert (one - two).abs().max() < 1e-6 * one.abs().max()
+
+
+def test_each_row_knows_its_structure():
+    data = crystals(3)
+    labels = data.labels
+    labels.energies[1] = labels.forces[0, 2] = labels.stress[2] = float("nan")
+    counts = data.structures.counts.tolist()
+    wanted = [0, 2]  # energies, then forces, then virials
+    for s, n in enumerate(counts):
+        wanted += [s] * (3 * n - (s == 0))
+    wanted += [0] * 6 + [1] * 6
+    assert problem_of(data).structure_of_rows.tolist() == wanted
 
 
 def test_what_cannot_be_chosen_is_told():

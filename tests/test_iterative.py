@@ -14,8 +14,9 @@ from qml_lightning import Recipe, fit
 from qml_lightning.baseline import fit_baseline
 from qml_lightning.basis import draw, make_basis
 from qml_lightning.errors import InputError, SolveError
-from qml_lightning.iterative import iteration_is_cheaper, iterative_path, next_ridge
+from qml_lightning.iterative import iteration_is_cheaper, iterative_path
 from qml_lightning.recipes import DEFAULT, Automatic, SolverSettings
+from qml_lightning.ridge import next_ridge
 from qml_lightning.structures import Labels, Structures
 from qml_lightning.training import Problem
 from qml_lightning.ways import Work

@@ -8,7 +8,7 @@ import torch
 
 from qml_lightning.errors import SolveError
 from qml_lightning.normal import Gram, Rows, append, equations_for
-from qml_lightning.solve import Term, solve
+from qml_lightning.solve import Term, cholesky, left_out, solve, solve_judged, substituted
 
 
 def _problem(rows: int, columns: int, seed: int = 0):
@@ -89,3 +89,53 @@ def test_rows_that_are_not_finite_are_told_apart_from_a_small_ridge():
     z[3, 2] = np.nan
     with pytest.raises(SolveError, match="not finite"):
         solve([Term(_gathered(z, y, FORMS["gram"]))], 1.0)
+
+
+def _noisy():
+    """Rows of a smooth function with noise, of which thirty pairs judge."""
+    random = np.random.default_rng(3)
+    x = random.normal(size=(90, 3))
+    z = np.sqrt(2 / 256) * np.cos(x @ random.normal(size=(3, 256)) + random.uniform(0, 6.3, 256))
+    y = np.sin(x).sum(1) + random.normal(scale=0.2, size=90)
+    return z, y, [torch.tensor([k, 45 + k]) for k in range(30)]
+
+
+def _refitted(z, y, groups, ridge):
+    """What a fit without each group leaves of it."""
+    left = []
+    for group in groups:
+        others = np.setdiff1d(np.arange(len(z)), group.numpy())
+        left.append(y[group] - z[group] @ _ridge_regression([(z[others], y[others], 1.0)], ridge))
+    return np.concatenate(left)
+
+
+def test_rows_that_are_left_out_are_met_as_by_a_fit_without_them(monkeypatch):
+    monkeypatch.setattr("qml_lightning.solve.BLOCK", 8)  # several groups at a time, and several times
+    z, y, groups = _noisy()
+    factor = cholesky(torch.from_numpy(z @ z.T), 1e-3)
+    dual = substituted(factor, torch.from_numpy(y))
+    assert np.allclose(left_out(factor, dual, groups), _refitted(z, y, groups, 1e-3), rtol=1e-6, atol=1e-8)
+
+
+@pytest.mark.parametrize(("start", "least"), [(1e-6, 0.0), (10.0, 0.0), (10.0, 2.0)])
+def test_the_ridge_is_that_with_which_rows_that_are_left_out_are_met_best(start, least):
+    z, y, groups = _noisy()
+    weights, ridge, errors = solve_judged([Term(_gathered(z, y, FORMS["rows"]))], start, judges=groups, least=least)
+    assert min(errors) >= least
+    assert next(iter(errors)) == start
+    assert errors[ridge] == min(errors.values()) <= errors[start]
+    assert errors[ridge] == pytest.approx(np.sqrt(np.mean(_refitted(z, y, groups, ridge) ** 2)), rel=1e-5)
+    assert np.allclose(weights, _ridge_regression([(z, y, 1.0)], ridge), rtol=1e-5, atol=1e-7)
+    if least == 0.0:
+        around = [np.mean(_refitted(z, y, groups, ridge * factor) ** 2) ** 0.5 for factor in (0.1, 10.0)]
+        assert errors[ridge] < min(around)
+
+
+def test_a_ridge_that_is_lost_in_rounding_is_left_before_others_are_tried():
+    z, y, groups = _noisy()
+    z = np.concatenate([z, z])  # a matrix that is singular
+    rows = [Term(_gathered(z, np.concatenate([y, y]), FORMS["rows"]))]
+    found = solve_judged(rows, 1e-30, 1e-3, judges=groups, least=0.0)
+    assert next(iter(found[2])) == 1e-3
+    with pytest.raises(SolveError, match="would do"):
+        solve_judged(rows, 1e-30, judges=groups, least=0.0)

@@ -27,7 +27,7 @@ from .potential import Potential
 from .projection import Projection
 from .recipes import Recipe
 from .resources import Memory
-from .solve import EIGEN_FROM, Term, memory_for_fit, ridge_path, solve
+from .solve import EIGEN_FROM, Term, dual_rows, memory_for_fit, ridge_path, solve, solve_judged
 from .structures import Labels, Structures, checked
 from .training import Problem, Progress, counts_of
 
@@ -331,22 +331,30 @@ def solved(
     *,
     reference_energies: Mapping[int, float] | None = None,
     use_up: bool = False,
+    judges: Sequence[Tensor] = (),
     **more: Any,
 ) -> Potential:
     """The potential of these equations, with the ridge and the weights of `recipe`.
 
     `use_up`: solve in the memory of the equations, which are worth nothing afterwards. A ridge that was chosen, and not
-    given, is then made larger where it is lost in rounding.
+    given, is then made larger where it is lost in rounding; and where the dual form suits the equations, others are
+    tried beside it, judged by groups of their rows that each are left out: `judges`.
     """
     recipe = equations.recipe if recipe is None else recipe
     baseline = equations.baseline(reference_energies)
     terms = equations.terms(recipe, baseline)
     if not use_up:
         return equations.potential(ridge_path(terms, [recipe.ridge])[0], recipe, baseline, **more)
-    chosen = equations.choice is not None and "ridge" in equations.choice["chosen"]
-    weights, ridge = solve(terms, recipe.ridge, *(factor * recipe.ridge for factor in LARGER if chosen))
-    if ridge != recipe.ridge:
-        warnings.warn(f"The ridge {recipe.ridge:g} is lost in rounding; {ridge:g} was taken.", stacklevel=2)
+    choice = equations.choice
+    free = choice if choice is not None and "ridge" in choice["chosen"] else None
+    ridges = (recipe.ridge, *(factor * recipe.ridge for factor in LARGER if free))
+    if free and judges and dual_rows(list(equations.parts.values())) is not None:
+        weights, ridge, errors = solve_judged(terms, *ridges, judges=judges, least=free["least_ridge"])
+        more = {"ridges": [{"ridge": ridge, "left_out": error} for ridge, error in errors.items()], **more}
+    else:
+        weights, ridge = solve(terms, *ridges)
+        if ridge != recipe.ridge:
+            warnings.warn(f"The ridge {recipe.ridge:g} is lost in rounding; {ridge:g} was taken.", stacklevel=2)
     return equations.potential(weights, replace(recipe, ridge=ridge), baseline, **more)
 
 

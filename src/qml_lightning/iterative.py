@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from .matrixfree import MatrixFreeRows, matrix_free
 from .normal import Gram
 from .preconditioner import GuidedBySmallModel
 from .recipes import Recipe
+from .ridge import next_ridge
 from .training import Problem, Progress, counts_of
 
 Report = dict[str, Any]
@@ -28,10 +29,6 @@ STEPS, STEP_OPERATIONS = 100, 180.0
 # It is taken where it saves this factor of the operations: their number is known only roughly. Ethanol with 16384
 # features: a factor of 1.9, and 52 instead of 81 s.
 SAVES = 1.5
-# Ridges that are tried instead of a chosen one: a larger one always, which takes fewer steps, and a smaller one where
-# the next larger one is worse by more than this part, so that the bottom of the valley seems to lie below. Uracil of
-# MD17, 32768 features, errors on held-out structures from 3.5e-10 on: 15.6, 14.5, 14.3, 14.8, 16.0 meV/Å.
-APART, STEEP = 10**0.5, 0.03
 
 
 @dataclass(frozen=True)
@@ -93,20 +90,6 @@ class Iterative:
             "converged": "residual below the tolerance" if exact else "held-out error fell no more",
             "history": [asdict(step) for step in state.history],
         }  # fmt: skip
-
-
-def next_ridge(errors: Mapping[float, float], least: float) -> float | None:
-    """A ridge, not below `least`, that may be better than those with these errors on held-out structures; None where
-    there is none, or nothing was held out."""
-    if not errors:
-        return None
-    best = min(errors, key=errors.__getitem__)
-    larger = min((ridge for ridge in errors if ridge > best), default=None)
-    if larger is None:
-        return float(f"{best * APART:.2g}")
-    smaller = float(f"{best / APART:.2g}")
-    steep = errors[larger] > (1 + STEEP) * errors[best]
-    return smaller if steep and smaller >= least and best == min(errors) else None
 
 
 def iteration_operations(problem: Problem, recipe: Recipe, n_weights: int) -> float:

@@ -57,7 +57,7 @@ class _Cost:
     ) -> float:
         rows, weights = self.rows * structures, n_features * self.weights
         small, large = min(rows, weights), max(rows, weights)
-        product = small**2 * large * (1 if rows > weights else 2)  # of rows with each other: both triangles
+        product = small**2 * large
         made = (structures + judges) * self.moves * weights * ROW_OPERATIONS
         once = (structures + judges) * self.environed
         return passes * (product + made) + min(passes, ENVIRONED) * once + solutions * SLOWER * small**3 / 3

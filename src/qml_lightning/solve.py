@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from .errors import SolveError
-from .normal import Gram, Part, Rows, memory_for
+from .normal import Gram, Part, Rows, add_product, memory_for
+from .ridge import next_ridge
 
 # Columns of the factor formed at once: wide enough for matrix products at full rate, narrow beside the matrix.
 BLOCK = 256
@@ -54,12 +55,45 @@ def solve(terms: Sequence[Term], *ridges: float) -> tuple[Tensor, float]:
     """Weights w that minimise Σ weight² |Z w − y|² + ridge |w|², and the ridge: the first of them that is not lost in
     rounding. Gram matrices among the terms are used up."""
     matrix, right, weights_of = _system(terms, use_up=True)
-    diagonal = matrix.diagonal().clone()
-    for ridge in ridges[:-1]:
-        if _factorised(matrix, diagonal, ridge):
-            return weights_of(substituted(matrix, right)), ridge
-    matrix.diagonal().copy_(diagonal)  # of the lower triangle, only it is not kept beside a factor
-    return weights_of(solve_positive(matrix, right, ridges[-1])), ridges[-1]
+    ridge = _first_factorised(matrix, matrix.diagonal().clone(), ridges)
+    return weights_of(substituted(matrix, right)), ridge
+
+
+def solve_judged(
+    terms: Sequence[Term], *ridges: float, judges: Sequence[Tensor], least: float
+) -> tuple[Tensor, float, dict[float, float]]:
+    """The same from rows in dual form for the best ridge, and the errors with all that were tried: from the first of
+    them that is not lost in rounding on, and not below `least`.
+
+    `judges` are numbers of rows, each group to be met without its own rows (`left_out`): the error is the root mean
+    square of what is left of them.
+    """
+    matrix, right, weights_of = _system(terms)
+    diagonal, errors, found = matrix.diagonal().clone(), {}, right
+    first = _first_factorised(matrix, diagonal, ridges)
+    tried: float | None = first
+    while tried is not None:
+        errors[tried] = math.inf
+        if tried == first or _factorised(matrix, diagonal, tried):
+            dual = substituted(matrix, right)
+            errors[tried] = float(left_out(matrix, dual, judges).square().mean().sqrt())
+            found = dual if errors[tried] == min(errors.values()) else found
+        tried = next_ridge(errors, least)
+    return weights_of(found), min(errors, key=errors.__getitem__), errors
+
+
+def left_out(factor: Tensor, dual: Tensor, groups: Sequence[Tensor]) -> Tensor:
+    """What the solution without the rows of a group leaves of them, one group after the other: with K = UᵀU the matrix
+    of all rows and β = K⁻¹ y its solution, ((K⁻¹)_gg)⁻¹ β_g. Takes a substitution for each row, no factorisation."""
+    at_once, left = max(1, BLOCK // max(map(len, groups))), []
+    for k in range(0, len(groups), at_once):
+        some = groups[k : k + at_once]
+        rows = torch.cat(list(some))
+        unit = torch.zeros(len(factor), len(rows), dtype=factor.dtype, device=factor.device)
+        unit[rows, torch.arange(len(rows))] = 1.0
+        halves = torch.linalg.solve_triangular(factor.T, unit, upper=False).split([len(group) for group in some], 1)
+        left += [torch.linalg.solve(half.T @ half, dual[group]) for half, group in zip(halves, some, strict=True)]
+    return torch.cat(left)
 
 
 def ridge_path(terms: Sequence[Term], ridges: Sequence[float], *, inner: Tensor | None = None) -> list[Tensor]:
@@ -93,14 +127,16 @@ def dual_rows(parts: Sequence[Part]) -> list[Rows] | None:
 
 
 def inner_products(rows: Sequence[Rows]) -> Tensor:
-    """Lower triangle, or more, of Z Zᵀ of all rows, one after the other."""
+    """Lower triangle of Z Zᵀ of all rows, one after the other."""
     z = [part.filled()[0] for part in rows]
     total = sum(map(len, z))
     matrix = torch.zeros(total, total, dtype=torch.float64, device=z[0].device)
     for i, one in enumerate(z):
         first = sum(map(len, z[:i]))
-        for other, place in zip(z[: i + 1], matrix[first : first + len(one)].split(list(map(len, z)), 1)):
+        *before, own = matrix[first : first + len(one)].split(list(map(len, z)), 1)[: i + 1]
+        for other, place in zip(z, before):
             place.addmm_(one, other.T)
+        add_product(own, one.T, 1.0)
     return matrix
 
 
@@ -179,6 +215,16 @@ def not_positive_definite(size: int, ridge: float, remedy: str) -> SolveError:
     return SolveError(
         f"The Gram matrix of size {size} plus ridge {ridge:g} is not positive definite to rounding. {remedy}"
     )
+
+
+def _first_factorised(matrix: Tensor, diagonal: Tensor, ridges: Sequence[float]) -> float:
+    """The first ridge that is not lost in rounding; the factor with it is in the upper triangle."""
+    for ridge in ridges[:-1]:
+        if _factorised(matrix, diagonal, ridge):
+            return ridge
+    matrix.diagonal().copy_(diagonal)  # of the lower triangle, only it is not kept beside a factor
+    cholesky(matrix, ridges[-1])
+    return ridges[-1]
 
 
 def _factorised(matrix: Tensor, diagonal: Tensor, ridge: float) -> bool:

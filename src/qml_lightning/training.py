@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import torch
 from torch import Tensor
 
 from .baseline import Baseline
@@ -39,6 +40,14 @@ class Problem:
     @property
     def targets(self) -> dict[str, Tensor]:
         return targets_of(self.structures, self.labels, self.baseline)
+
+    @property
+    def structure_of_rows(self) -> Tensor:
+        """The structure of each row of all labels, kind after kind, (rows,)."""
+        n = torch.arange(len(self.structures))
+        owners = dict.fromkeys(self.targets, n) | {"forces": n.repeat_interleave(self.structures.counts)}
+        targets = {kind: y.reshape(len(owners[kind]), -1) for kind, y in self.targets.items()}
+        return torch.cat([owners[kind][:, None].expand_as(y)[y.isfinite()] for kind, y in targets.items()])
 
     def select(self, index: Tensor) -> Problem:
         """The same for the structures at `index`."""
