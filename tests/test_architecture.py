@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
 READING_ORDER = (
     "errors", "units", "files", "keeper", "tensorfile", "resources", "structures", "datasets", "kernels",
     "neighbours", "verlet", "representation", "projection", "features", "accumulation", "recipes", "recipefile",
-    "baseline", "basis", "design", "normal", "solve", "preconditioner", "krylov", "matrixfree", "tiles",
+    "baseline", "basis", "design", "normal", "ridge", "solve", "preconditioner", "krylov", "matrixfree", "tiles",
     "outofcore", "training", "iterative", "restart", "potential", "equations", "smallerfits", "planning", "choice",
     "distributed", "exact", "modelfile", "equationsfile", "checkpoint", "ways", "fit", "metrics", "curves",
     "learning", "workers", "tune", "label_check", "adapters", "report", "cli",
