@@ -106,12 +106,13 @@ def test_a_ridge_that_was_chosen_is_left_for_one_that_held_out_structures_like_b
     (of_given,) = _ended(given).values()
     ended = _ended(free)
     assert ended[start.ridge] == of_given
-    assert ended[free.recipe.ridge] == min(ended.values()) < of_given
+    assert ended[free.recipe.ridge] < 0.98 * of_given
+    assert 0.98 * ended[free.recipe.ridge] <= min(ended.values())
     assert list(ended)[-1] > free.recipe.ridge  # one more was tried, and was worse
-    # its weights are those of its ridge
+    # its weights are those of its ridge, but for another preconditioner
     alone = fit(data, free.recipe)
     one, two = (potential.predict(data.structures).forces for potential in (free, alone))
-    assert (one - two).abs().max() < 1e-6 * one.abs().max()
+    assert (one - two).abs().max() < 1e-3 * one.abs().max()
 
 
 def test_a_ridge_with_which_it_does_not_converge_is_no_failure_where_another_one_does(monkeypatch):
@@ -133,6 +134,7 @@ def test_a_ridge_with_which_it_does_not_converge_is_no_failure_where_another_one
         ({1e-6: 1.0, 3.2e-6: 0.9}, 0.0, 1e-5),
         ({1e-6: 1.0, 3.2e-6: 0.9, 1e-5: 0.91}, 0.0, None),
         ({1e-6: 1.0, 3.2e-6: 1.01}, 0.0, None),
+        ({1e-6: 1.0, 3.2e-6: 0.99}, 0.0, None),
         ({1e-6: 1.0, 3.2e-6: 1.1}, 0.0, 3.2e-7),
         ({1e-6: 1.0, 3.2e-6: 1.1}, 5e-7, None),
         ({1e-6: 1.0, 3.2e-6: 1.1, 3.2e-7: 0.9}, 0.0, 1e-7),

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .errors import SolveError
+from .ridge import best_of
 
 # Steps whose vectors are kept before the iteration starts anew from where it is: each keeps two rows and its weights.
 WINDOW = 300
@@ -87,9 +88,8 @@ class State:
 
     @property
     def best_ridge(self) -> float:
-        """That whose error on held-out rows ended as the smallest; its own where there were none."""
-        ended = self.ended
-        return min(ended, key=ended.__getitem__, default=self.ridge)
+        """That whose error on held-out rows ended as the best; its own where there were none."""
+        return best_of(self.ended) if self.ended else self.ridge
 
     @property
     def of_best(self) -> Tensor:

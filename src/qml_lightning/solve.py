@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .errors import SolveError
 from .normal import Gram, Part, Rows, add_product, memory_for
-from .ridge import next_ridge
+from .ridge import best_of, next_ridge
 
 # Columns of the factor formed at once: wide enough for matrix products at full rate, narrow beside the matrix.
 BLOCK = 256
@@ -77,9 +77,9 @@ def solve_judged(
         if tried == first or _factorised(matrix, diagonal, tried):
             dual = substituted(matrix, right)
             errors[tried] = float(left_out(matrix, dual, judges).square().mean().sqrt())
-            found = dual if errors[tried] == min(errors.values()) else found
+            found = dual if best_of(errors) == tried else found
         tried = next_ridge(errors, least)
-    return weights_of(found), min(errors, key=errors.__getitem__), errors
+    return weights_of(found), best_of(errors), errors
 
 
 def left_out(factor: Tensor, dual: Tensor, groups: Sequence[Tensor]) -> Tensor:
