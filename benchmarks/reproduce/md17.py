@@ -72,8 +72,7 @@ MD17 = Benchmark(
     "MD17: learning curves",
     f"{N_FEATURES} features. Each seed draws other training structures of the 1000 and other features; tested on 1000 "
     "others. The paper shows such curves for seven molecules, without a table. The labels of MD17 are noisy (hence "
-    "rMD17): curves of energies end flatter than they begin, and the ridge that is chosen, as if there were no noise, "
-    "was seen to be too small for uracil with the second seed.",
+    "rMD17): curves of energies end flatter than they begin.",
     cells, measure, tables, draw, recipe=AUTO,
     needs=tuple(f"md17/md17_{molecule}_2k.npz" for molecule in MOLECULES),
 )  # fmt: skip
