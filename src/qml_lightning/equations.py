@@ -27,6 +27,7 @@ from .potential import Potential
 from .projection import Projection
 from .recipes import Recipe
 from .resources import Memory
+from .ridge import least_ridge
 from .solve import EIGEN_FROM, Term, dual_rows, memory_for_fit, ridge_path, solve, solve_judged
 from .structures import Labels, Structures, checked
 from .training import Problem, Progress, counts_of
@@ -345,16 +346,17 @@ def solved(
     terms = equations.terms(recipe, baseline)
     if not use_up:
         return equations.potential(ridge_path(terms, [recipe.ridge])[0], recipe, baseline, **more)
-    choice = equations.choice
-    free = choice if choice is not None and "ridge" in choice["chosen"] else None
-    ridges = (recipe.ridge, *(factor * recipe.ridge for factor in LARGER if free))
-    if free and judges and dual_rows(list(equations.parts.values())) is not None:
-        weights, ridge, errors = solve_judged(terms, *ridges, judges=judges, least=free["least_ridge"])
-        more = {"ridges": [{"ridge": ridge, "left_out": error} for ridge, error in errors.items()], **more}
+    least = least_ridge(equations.choice)
+    ridges = (recipe.ridge, *(factor * recipe.ridge for factor in LARGER if least is not None))
+    if least is not None and judges and dual_rows(list(equations.parts.values())) is not None:
+        weights, ridge, errors = solve_judged(terms, *ridges, judges=judges, least=least)
+        more = {"ridges": [{"ridge": tried, "left_out": error} for tried, error in errors.items()], **more}
+        first = next(iter(errors))
     else:
         weights, ridge = solve(terms, *ridges)
-        if ridge != recipe.ridge:
-            warnings.warn(f"The ridge {recipe.ridge:g} is lost in rounding; {ridge:g} was taken.", stacklevel=2)
+        first = ridge
+    if first != recipe.ridge:
+        warnings.warn(f"The ridge {recipe.ridge:g} is lost in rounding; {ridge:g} was taken.", stacklevel=2)
     return equations.potential(weights, replace(recipe, ridge=ridge), baseline, **more)
 
 

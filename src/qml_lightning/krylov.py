@@ -14,7 +14,8 @@ from torch import Tensor
 from .errors import SolveError
 from .ridge import best_of
 
-# Steps whose vectors are kept before the iteration starts anew from where it is: each keeps two rows and its weights.
+# Steps whose vectors are kept before the iteration starts anew from where it is: each keeps one vector of
+# rows and one of weights.
 WINDOW = 300
 # Errors on held-out rows that differ by less than this, relative, are the same.
 SETTLED = 0.001
@@ -82,7 +83,7 @@ class State:
         """An empty one in the same room for another ridge, from no weights at all: from the last ones it takes as many
         steps, of which the first change so little that it seems to have settled."""
         return replace(
-            self, ridge=ridge, base=torch.zeros_like(self.base), residual=targets.clone(), left=targets.clone(),
+            self, ridge=ridge, base=torch.zeros_like(self.base), residual=targets, left=targets,
             steps=0, number=0, best=self.of_best,
         )  # fmt: skip
 

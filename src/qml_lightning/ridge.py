@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 # Ridges that are tried: a larger one always, and a smaller one where the next larger one is worse by more than this
 # part, so that the bottom of the valley seems to lie below. Uracil of MD17, 700 structures, 32768 features, errors on
@@ -11,6 +12,11 @@ APART, STEEP = 10**0.5, 0.03
 # What another one must gain: few structures can err by so much. Aspirin of MD17, 700 structures: 21 of them found a
 # ridge 0.5 % better whose forces are 3 % worse.
 WORTH = 0.02
+
+
+def least_ridge(choice: Mapping[str, Any] | None) -> float | None:
+    """Below which a ridge that was chosen is not to be; None where it was given, and is taken as it is."""
+    return None if choice is None or "ridge" not in choice["chosen"] else float(choice["least_ridge"])
 
 
 def best_of(errors: Mapping[float, float]) -> float:

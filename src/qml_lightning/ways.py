@@ -26,6 +26,7 @@ from .projection import Projection
 from .recipes import Automatic, Recipe
 from .resources import Memory
 from .restart import Identity, Restart
+from .ridge import least_ridge
 from .solve import memory_for_fit
 from .training import (
     BYTES_IN_FLIGHT,
@@ -152,8 +153,8 @@ class Work:
             if equations is not None:
                 save_equations(gathered, equations, overwrite=overwrite)
             about: dict[str, Any] = {"solution": solution, "kernels": ready.kernels.NAME, "device": str(self.device)}
-            # rows of several ranks are in another order
-            judges = () if ranks is not None else self._judges()
+            # rows of several ranks are in another order, and a ridge that was given needs none
+            judges = [] if ranks is not None or least_ridge(self.choice) is None else self._judges()
             return solved(gathered, recipe, use_up=True, judges=judges, **about)
 
         tell("solving", 0, 1)
@@ -194,8 +195,7 @@ class Work:
             )
             before = keeper.read(identity, self.recipe.solver.most_iterations, self.device)
             keep = lambda state: keeper.after(state, identity)  # noqa: E731
-        least = None if self.choice is None or "ridge" not in self.choice["chosen"] else self.choice["least_ridge"]
-        weights, ridge, report = work.solve(self.recipe.ridge, before, keep, least)
+        weights, ridge, report = work.solve(self.recipe.ridge, before, keep, least_ridge(self.choice))
         settled = replace(self, recipe=replace(self.recipe, ridge=ridge))
         return settled._potential(basis, drawn, weights, report)
 
