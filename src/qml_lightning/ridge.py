@@ -15,8 +15,9 @@ WORTH = 0.02
 
 
 def least_ridge(choice: Mapping[str, Any] | None) -> float | None:
-    """Below which a ridge that was chosen is not to be; None where it was given, and is taken as it is."""
-    return None if choice is None or "ridge" not in choice["chosen"] else float(choice["least_ridge"])
+    """Below which a ridge that was chosen is not to be (files of earlier versions have no such bound); None where it
+    was given, and is taken as it is."""
+    return None if choice is None or "ridge" not in choice["chosen"] else float(choice.get("least_ridge", 0.0))
 
 
 def best_of(errors: Mapping[float, float]) -> float:
