@@ -40,6 +40,12 @@ def best_of(function: Callable[[], object], repeats: int = 5) -> float:
     return min(times)
 
 
+def product_rate(n: int, dtype: torch.dtype) -> float:
+    """GFLOP/s of a matrix product: what this machine can do at the time."""
+    a, b, out = (torch.randn(n, n, dtype=dtype) for _ in range(3))
+    return 2 * n**3 / best_of(lambda: torch.mm(a, b, out=out), 3) / 1e9
+
+
 def best_in_turn(functions: Mapping[str, Callable[[], object]], rounds: int, seconds: float = 0.2) -> dict[str, float]:
     """Seconds of the fastest call of each, in turns of `seconds` or one call: what slows the machine for a while then
     spoils no ratio, and what the one before has left in the caches decides nothing."""

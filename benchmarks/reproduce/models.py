@@ -6,9 +6,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from common import SHARED_DATA
+from common import SHARED_DATA, table
 from runner import WHAT, Entry
 
 from qml_lightning import Dataset, Potential, Recipe, evaluate, fit, load_dataset, recipes
@@ -105,3 +105,26 @@ def told(entries: Sequence[Entry], name: str, digits: int) -> str:
 def recipe_words(name: str) -> str:
     """What is added to the name of a model whose recipe was not chosen from the data."""
     return "" if name == AUTO else f", {name} recipe"
+
+
+class Work(NamedTuple):
+    """A time here and in the paper, and what the machines can do in a second."""
+
+    what: str
+    here: float
+    rate: float
+    paper: float
+    paper_rate: float
+
+
+def possible_work(unit: str, rows: Sequence[Work], scale: float) -> str:
+    """A table of what each machine could have multiplied in the time that it took: a slow machine may do well."""
+    if not rows:
+        return ""
+    told = [
+        [one.what, f"{one.here * one.rate * scale:.3g}", f"{one.paper * one.paper_rate * scale:.3g}",
+         f"{one.rate:.0f}", f"{one.paper_rate:.0f}"]
+        for one in rows
+    ]  # fmt: skip
+    head = [f"what could have been multiplied in that time: {unit}", "here", "paper", "GFLOP/s here", "paper's machine"]
+    return "\n\n" + table(head, told)

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Headline, best_of, digits, table
+from common import Headline, best_of, digits, product_rate, table
 from drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, legend_above, log_axis, panels
 from environments import ask
 from runner import PUBLISHED, WHAT, Benchmark, Beside, Cell, Entry, Options
 
-from .models import grouped, load
+from .models import Work, grouped, load, possible_work
 from .systems import NEEDS, SYSTEMS, system, untrained
 
 PAPER: dict[str, dict[str, float]] = PUBLISHED["prediction"]["systems"]
@@ -48,7 +48,9 @@ def _ours(name: str, n_features: int, repeats: int) -> dict[str, Any]:
     seconds = best_of(lambda: predictor.predict(structures, stress=False), max(repeats, min(200, 20_000 // n)))
     u = torch.randn(min(n, 4096), n_features)
     floor = best_of(lambda: torch.cos(u, out=u), 3) / len(u)
-    return {"us_per_atom": seconds / n * 1e6, "seconds": seconds, "atoms": n, "cosine_us_per_atom": floor * 1e6}
+    rate = product_rate(256 if repeats < 10 else 4096, torch.float32)
+    return {"us_per_atom": seconds / n * 1e6, "seconds": seconds, "atoms": n, "cosine_us_per_atom": floor * 1e6,
+            "matrix_product_gflops_float32": rate}  # fmt: skip
 
 
 def _theirs(cell: Cell) -> dict[str, Any]:
@@ -96,7 +98,21 @@ def tables(entries: list[Entry]) -> str:
         if "failed" in entry
     ]
     text = table(["µs per atom", *SYSTEMS], rows)
-    return text + ("\n\nWhat failed:\n\n" + "\n".join(failed) if failed else "")
+    return text + _by_operations(entries) + ("\n\nWhat failed:\n\n" + "\n".join(failed) if failed else "")
+
+
+def _by_operations(entries: list[Entry]) -> str:
+    theirs: float = PUBLISHED["prediction"]["gflops_float32"]["rate"]
+    return possible_work(
+        "MFLOP per atom, in float32",
+        [
+            Work(one.what, one.here, entry["matrix_product_gflops_float32"], one.paper, theirs)
+            for entry in entries
+            if "matrix_product_gflops_float32" in entry
+            for one in beside([entry])
+        ],
+        1e-3,
+    )
 
 
 def draw(entries: list[Entry]) -> Any:
@@ -161,6 +177,7 @@ PREDICTION = Benchmark(
     f"have learnt {TRAINED} structures: sGDML's time grows with their number, GAP's with its 1000 sparse points.",
     cells, measure, tables, draw, headline,
     beside=beside,
-    why="Two CPU cores here, an RTX 3080 (about 100 times as many operations in float32) there.",
+    why="Two CPU cores here, an RTX 3080 there, which can do over a hundred times as many operations in float32: the "
+    "table below tells how many it had time for.",
     needs=NEEDS, timing=True,
 )  # fmt: skip

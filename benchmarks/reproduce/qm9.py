@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 from common import Headline, table
-from drawing import GREY, ORANGE, panels
+from drawing import GREY, ORANGE, panels, title
 from runner import PUBLISHED, Benchmark, Beside, Cell, Entry, Options
 
 from qml_lightning import Dataset, Potential, Recipe, recipes, representation
@@ -184,8 +184,11 @@ QM9 = Benchmark(
 
 def transform_cells(options: Options) -> list[Cell]:
     sizes, n, seeds = ((50, 100), 256, 1) if options.quick else ((1000, 2000, 4000, 8000), 8192, 3)
+    # as many axes as every other fit has, and as the curve above has, which is told
+    ranks = [{}] if options.quick else [{}, {"rank": ENERGIES_ONLY.rank}]
     return [
-        {"n_transforms": transforms, "n_train": size, "n_features": n, "seed": seed, "recipe": options.recipe}
+        {"n_transforms": transforms, "n_train": size, "n_features": n, "seed": seed, "recipe": options.recipe} | rank
+        for rank in ranks
         for seed in range(seeds)
         for size in sizes
         for transforms in (1, 2, 3)
@@ -194,15 +197,19 @@ def transform_cells(options: Options) -> list[Cell]:
 
 def transform_measure(cell: Cell, options: Options) -> dict[str, Any]:
     pool, _, test = _pool(options)
-    # the axes of every other fit, and a ridge as the curve above has it
-    ridge = LARGEST_RIDGE * (SIZES[0] / cell["n_train"]) ** 2
-    default = replace(ENERGIES_ONLY, rank=recipes.DEFAULT.rank, ridge=ridge)
-    instead = {"default": default, "paper": replace(recipes.PAPER, representation=representation.ENERGIES)}
+    ridge = LARGEST_RIDGE * (SIZES[0] / cell["n_train"]) ** 2  # as the curve above has it
+    starts = {"default": replace(ENERGIES_ONLY, ridge=ridge),
+              "paper": replace(recipes.PAPER, representation=representation.ENERGIES)}  # fmt: skip
+    instead = {name: replace(start, rank=_rank(cell)) for name, start in starts.items()}
     recipe = recipe_for(
         cell["recipe"], cell["n_features"], seed=cell["seed"], instead=instead, n_transforms=cell["n_transforms"]
     )
     potential, about = fitted(pool.subsample(cell["n_train"], seed=cell["seed"]), recipe)
     return {**errors(potential, test), **about}
+
+
+def _rank(cell: Cell) -> int:
+    return cell.get("rank") or recipes.DEFAULT.rank
 
 
 def _by_transforms(entries: list[Entry]) -> dict[int, dict[int, list[Entry]]]:
@@ -214,8 +221,8 @@ def _by_transforms(entries: list[Entry]) -> dict[int, dict[int, list[Entry]]]:
 
 def transform_tables(entries: list[Entry]) -> str:
     rows, sizes = [], sorted({n for (n,) in grouped(entries, "n_train")})
-    for (recipe,), members in grouped(entries, "recipe").items():
-        curves, words = _by_transforms(members), recipe_words(recipe)
+    for (recipe, rank), members in grouped(entries, "recipe", "rank").items():
+        curves, words = _by_transforms(members), f"{recipe_words(recipe)}, {_rank({'rank': rank})} axes"
         rows += [[f"{t}{words}", *row(curve, sizes, ENERGY, 1)] for t, curve in curves.items()]
         for t in sorted(curves.keys() & {before + 1 for before in curves}):
             both = [(curves[t].get(n), curves[t - 1].get(n)) for n in sizes]
@@ -226,15 +233,19 @@ def transform_tables(entries: list[Entry]) -> str:
 
 
 def transform_draw(entries: list[Entry]) -> Any:
-    figure, (axis,) = panels(1, height=2.8)
-    curves = _by_transforms(of_first_recipe(entries))
-    for number, (transforms, curve) in enumerate(curves.items()):
-        label = f"{transforms} transform" + ("s" if transforms > 1 else "")
-        draw_curve(axis, curve, ENERGY, label=label, number=number)
-    both_logarithmic(axis, sorted({n for curve in curves.values() for n in curve}))
-    axis.set_xlabel("training molecules")
-    axis.set_ylabel("MAE of the atomisation energy / meV")
-    axis.legend()
+    by_rank = grouped(of_first_recipe(entries), "rank")
+    figure, axes = panels(len(by_rank), height=2.8)
+    for letter, axis, ((rank,), members) in zip("ab", axes, by_rank.items(), strict=False):
+        curves = _by_transforms(members)
+        for number, (transforms, curve) in enumerate(curves.items()):
+            label = f"{transforms} transform" + ("s" if transforms > 1 else "")
+            draw_curve(axis, curve, ENERGY, label=label, number=number)
+        both_logarithmic(axis, sorted({n for curve in curves.values() for n in curve}))
+        axis.set_xlabel("training molecules")
+        axis.set_ylabel("MAE of the atomisation energy / meV")
+        title(axis, f"{_rank({'rank': rank})} axes", letter)
+    axes[0].sharey(axes[-1])
+    axes[0].legend()
     return figure
 
 

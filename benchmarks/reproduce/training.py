@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import Headline, best_of, digits, table
+from common import Headline, digits, product_rate, table
 from drawing import BLUE, GREEN, GREY, ORANGE, RED, log_axis, panels, title
 from environments import ask
 from runner import PUBLISHED, WHAT, Benchmark, Beside, Cell, Entry, Options
 
 from qml_lightning import exact, fit
 
-from .models import ENERGY, FORCE, errors, load, recipe_for
+from .models import ENERGY, FORCE, Work, errors, load, possible_work, recipe_for
 
 # the paper's two of 1000, and as many of each as every method has memory and time for
 CASES = (("ethanol", 100), ("ethanol", 1000), ("aspirin", 100), ("aspirin", 1000))
@@ -57,7 +57,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
         test = load(f"{name}:test_01").select(np.arange(N_TEST))
     if method not in PEERS:
         potential = fit(train, _recipe(method))
-        seconds, rate = potential.provenance["seconds"], _rate(256 if options.quick else 4096)
+        seconds, rate = potential.provenance["seconds"], product_rate(256 if options.quick else 4096, torch.float64)
         return {"seconds": seconds, "matrix_product_gflops_float64": rate, **errors(potential, test)}
     peer, more = PEERS[method]
     n = int(train.structures.counts[0])
@@ -70,12 +70,6 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
         arrays[f"{prefix}forces"] = part.labels.forces.view(-1, n, 3).numpy()
     task = {"task": "train", "molecule": cell["molecule"], "n_train": cell["n_train"]}
     return ask(peer, {**task, "threads": torch.get_num_threads(), **more}, arrays, seconds=SECONDS)
-
-
-def _rate(n: int) -> float:
-    """GFLOP/s of a matrix product in float64: what this machine could do at that time."""
-    a, b, out = (torch.randn(n, n, dtype=torch.float64) for _ in range(3))
-    return 2 * n**3 / best_of(lambda: torch.mm(a, b, out=out), 3) / 1e9
 
 
 def _recipe(method: str) -> Any:
@@ -105,20 +99,17 @@ def tables(entries: list[Entry]) -> str:
 
 
 def _by_operations(cases: dict[tuple[str, int], dict[str, Entry]]) -> str:
-    """What each machine could have multiplied in float64 in the time that it took, where both are known."""
-    lines = []
-    for (molecule, n), there in cases.items():
-        for method, paper in SAME.items():
-            rate = there.get(method, {}).get("matrix_product_gflops_float64")
-            if n == 1000 and rate and (theirs := PUBLISHED["training"]["gflops_float64"].get(paper)):
-                here, paper_seconds = there[method]["seconds"], PAPER[paper][molecule]
-                lines.append(
-                    f"* {method}, {n} {molecule}: {here * rate / 1e3:.0f} TFLOP here ({digits(here)} s at "
-                    f"{rate:.0f} GFLOP/s, a matrix product of the same run), {paper_seconds * theirs / 1e3:.0f} TFLOP "
-                    f"in the paper ({paper_seconds} s at {theirs} GFLOP/s, the most that its GPU can do)."
-                )
-    told = "What the machines could have done in that time, in double precision:"
-    return f"\n\n{told}\n\n" + "\n".join(lines) if lines else ""
+    theirs: dict[str, float] = PUBLISHED["training"]["gflops_float64"]["models"]
+    return possible_work(
+        "TFLOP, in float64",
+        [
+            Work(f"{method}, {n} {molecule}", there[method]["seconds"], rate, PAPER[paper][molecule], theirs[paper])
+            for (molecule, n), there in cases.items()
+            for method, paper in SAME.items()
+            if n == 1000 and (rate := there.get(method, {}).get("matrix_product_gflops_float64"))
+        ],
+        1e-3,
+    )
 
 
 def _told(entry: Entry | None) -> str:
