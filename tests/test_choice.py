@@ -267,8 +267,8 @@ def test_a_ridge_that_was_chosen_is_left_for_one_with_which_structures_are_met_b
     monkeypatch.setattr("qml_lightning.ways.choose", lambda *_, **__: choice)
     free, given = fit(data, Automatic(start, ("ridge",))), fit(data, start)
     assert given.recipe.ridge == start.ridge
-    assert "ridges" not in given.provenance
-    tried = {point["ridge"]: point["left_out"] for point in free.provenance["ridges"]}
+    assert "ridges" not in given.provenance["solution"]
+    tried = {point["ridge"]: point["left_out"] for point in free.provenance["solution"]["ridges"]}
     assert 0.98 * tried[free.recipe.ridge] <= min(tried.values()) < 0.9 * tried[start.ridge]
     alone = fit(data, free.recipe)
     one, two = (potential.predict(data.structures).forces for potential in (free, alone))

@@ -157,6 +157,7 @@ def test_a_fit_that_was_stopped_after_its_ridge_was_changed_goes_on_with_that(tr
     data, automatic, _ = _moved(monkeypatch)
     whole, path = fit(data, automatic), tmp_path / "model.checkpoint"
     ridges = [step["ridge"] for step in whole.provenance["solution"]["history"]]
+    assert [point["ridge"] for point in whole.provenance["solution"]["ridges"]] == list(dict.fromkeys(ridges))
     different = list(dict.fromkeys(ridges))
     after, steps = ridges.index(different[tries]) + 2, itertools.count(1)
 

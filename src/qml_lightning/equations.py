@@ -27,7 +27,7 @@ from .potential import Potential
 from .projection import Projection
 from .recipes import Recipe
 from .resources import Memory
-from .ridge import least_ridge
+from .ridge import compared, least_ridge
 from .solve import EIGEN_FROM, Term, dual_rows, memory_for_fit, ridge_path, solve, solve_judged
 from .structures import Labels, Structures, checked
 from .training import Problem, Progress, counts_of
@@ -350,7 +350,7 @@ def solved(
     ridges = (recipe.ridge, *(factor * recipe.ridge for factor in LARGER if least is not None))
     if least is not None and judges and dual_rows(list(equations.parts.values())) is not None:
         weights, ridge, errors = solve_judged(terms, *ridges, judges=judges, least=least)
-        more = {"ridges": [{"ridge": tried, "left_out": error} for tried, error in errors.items()], **more}
+        more["solution"] = {**more.get("solution", {}), "ridges": compared(errors)}
         first = next(iter(errors))
     else:
         weights, ridge = solve(terms, *ridges)

@@ -18,7 +18,7 @@ from .matrixfree import MatrixFreeRows, matrix_free
 from .normal import Gram
 from .preconditioner import GuidedBySmallModel
 from .recipes import Recipe
-from .ridge import next_ridge
+from .ridge import compared, next_ridge
 from .training import Problem, Progress, counts_of
 
 Report = dict[str, Any]
@@ -88,6 +88,7 @@ class Iterative:
         return state.of_best, best, {
             **self.report,
             "converged": "residual below the tolerance" if exact else "held-out error fell no more",
+            "ridges": compared(state.ended),
             "history": [asdict(step) for step in state.history],
         }  # fmt: skip
 

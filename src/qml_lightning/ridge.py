@@ -20,6 +20,11 @@ def least_ridge(choice: Mapping[str, Any] | None) -> float | None:
     return None if choice is None or "ridge" not in choice["chosen"] else float(choice.get("least_ridge", 0.0))
 
 
+def compared(errors: Mapping[float, float]) -> list[dict[str, float]]:
+    """What is told of ridges that were tried, in the order in which they were."""
+    return [{"ridge": ridge, "left_out": error} for ridge, error in errors.items()]
+
+
 def best_of(errors: Mapping[float, float]) -> float:
     """The first one, unless a later one is worth it."""
     best, *others = errors

@@ -67,7 +67,7 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
             "data": _data(data),
             "structures": f"{provenance.get('structures', 0):,} with {provenance.get('atoms', 0):,} atoms",
             "equations": ", ".join(f"{n:,} {kind}" for kind, n in rows.items()),
-            **_method(recipe),
+            **_method(recipe, provenance.get("solution", {}).get("ridges", [])),
             "representation": f"FCHL19, cutoff {fchl19['cutoff']:g} Å, {fchl19['n_radial2']} + {fchl19['n_radial3']} "
             f"radial functions, angular {fchl19['angular']} of {fchl19['n_angular']}",
             "projection": "none"
@@ -86,8 +86,8 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
     )
 
 
-def _method(recipe: dict[str, Any]) -> dict[str, str]:
-    """Features or kernels, and what holds the weights back."""
+def _method(recipe: dict[str, Any], ridges: list[dict[str, float]]) -> dict[str, str]:
+    """Features or kernels, and what holds the weights back: the best of the ridges that were tried."""
     if "features" not in recipe:
         of_oqml = recipe["method"] == "oqml"
         limit = {"threshold": f"{recipe['threshold']:g}"} if of_oqml else {"ridge": f"{recipe['ridge']:g}"}
@@ -96,7 +96,8 @@ def _method(recipe: dict[str, Any]) -> dict[str, str]:
     words = f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}"
     words += ", cos and sin pairs" if features["paired"] else ""
     words += ", own weights for each element" if features["blocks"] else ""
-    return {"features": words, "ridge": f"{recipe['ridge']:g}"}
+    compared = f", the best of {len(ridges)} by structures left out" if len(ridges) > 1 else ""
+    return {"features": words, "ridge": f"{recipe['ridge']:g}{compared}"}
 
 
 def _chosen(choice: dict[str, Any] | None) -> str:
