@@ -68,6 +68,17 @@ def test_train_writes_a_model_and_tells_the_errors_on_other_structures(run):
     assert "\x1b" not in out + err
 
 
+def test_train_and_info_tell_how_many_ridges_were_compared(run):
+    more = ["--features", 4096, "--rank", 64, "--train-size", 40, "--no-label-check"]  # more weights than equations
+    code, out, err = run("train", "ethanol:train", "-m", "m.safetensors", *more)
+    assert code == 0, err
+    solution = read_header(Path("m.safetensors"))["provenance"]["solution"]
+    told = f", the best of {len(solution['ridges'])} by structures left out"
+    assert told in out
+    assert told in run("info", "m.safetensors")[1]
+    assert "left out" not in run("train", "ethanol:train", "-m", "given.safetensors", *more, "--ridge", 1e-8)[1]
+
+
 def test_train_json_is_one_object_with_the_header_and_the_errors(run):
     code, out, _ = run("train", "ethanol:train", "-m", "m.safetensors", "--json", *TINY)
     assert code == 0

@@ -89,6 +89,10 @@ def tables(entries: list[Entry]) -> str:
             entry = there.get(one)
             row.append("–" if entry is None else "failed" if "failed" in entry else digits(entry["us_per_atom"]))
         rows.append(row)
+        if floor := {one: e["cosine_us_per_atom"] for one, e in there.items() if "cosine_us_per_atom" in e}:
+            rows.append(
+                ["as many cosines by torch.cos", *(digits(floor[one]) if one in floor else "–" for one in SYSTEMS)]
+            )
     for n in ("16384", "32768"):
         row = [f"paper, RTX 3080, {n} features"]
         rows.append([*row, *(f"{PAPER[one][n]:g}" if one in PAPER else "–" for one in SYSTEMS)])
