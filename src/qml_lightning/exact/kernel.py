@@ -10,7 +10,7 @@ from torch import Tensor
 from .rows import Alike
 
 # Numbers of the largest array inside a tile of the covariance: it is written and read once, best in the cache.
-TILE_NUMBERS = 200_000
+TILE_NUMBERS = 400_000
 # Structures whose columns of the covariance are formed together: wide enough for matrix products.
 TILE_STRUCTURES = 16
 # Numbers in flight when few rows meet many environments.
@@ -90,11 +90,11 @@ class _Columns:
                 if left is not None:
                     tile[:, 0, :, q:] += left * torch.einsum("iajb,jubia->iju", k, u_delta)
             if rows.n_tangents and self.group.n_tangents:
-                block = torch.matmul(  # Σ over pairs of atoms of k (t·Δ)(u·Δ), (rows, columns, tangents, tangents)
-                    t_delta.permute(0, 3, 1, 2, 4).flatten(3), u_delta.permute(3, 0, 4, 2, 1).flatten(2, 3)
+                block = torch.matmul(  # Σ over pairs of atoms of k (t·Δ)(u·Δ), (columns, rows, tangents, tangents)
+                    t_delta.permute(3, 0, 1, 2, 4).flatten(3), u_delta.permute(0, 3, 4, 2, 1).flatten(2, 3)
                 ).neg_()
                 self._add_products(k, t, e, block)
-                tile[:, p:, :, q:] += block.transpose(1, 2)
+                tile[:, p:, :, q:] += block.permute(1, 2, 0, 3)
 
     def _add_products(self, k: Tensor, t: Tensor, e: int, block: Tensor) -> None:
         """block += Σ k t·u over pairs of atoms: first over the atoms of the column, then over those of the row.
@@ -105,7 +105,7 @@ class _Columns:
         flat = t.flatten(2)
         for j in range(m):
             mixed = k[:, :, j].flatten(0, 1) @ self.turned[e][j]
-            block[:, j].baddbmm_(flat, mixed.view(n, flat.shape[2], -1))
+            block[j].baddbmm_(flat, mixed.view(n, flat.shape[2], -1))
 
 
 def _along(tangents: Tensor, values: Tensor) -> Tensor:
