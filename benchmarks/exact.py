@@ -5,7 +5,8 @@
     python benchmarks/exact.py --quick            # 50 structures; writes nothing
 
 GPR has two representations: the default one, and the paper's angular pair, which is what kernelforge computes. Of
-kernelforge, representation and covariance are timed; neither the solution nor a prediction is in its figure.
+kernelforge, representation and covariance are timed; neither the solution nor a prediction is in its figure. What is
+compared with it is the best of several turns of each.
 """
 
 from __future__ import annotations
@@ -31,6 +32,8 @@ RECIPES: dict[str, Recipe | exact.ExactRecipe] = {
     "GPR, angular pair": replace(exact.GPR, representation=PAIR),
 }
 BESIDE = "GPR, angular pair"  # the rows that kernelforge has
+COMPARED = ("environments", "kernels")  # stages
+TURNS = 3
 
 
 class Stages:
@@ -99,6 +102,11 @@ def kernelforge(data: Dataset) -> dict[str, float]:
     return {"environments": represented - start, "kernels": time.perf_counter() - represented}
 
 
+def compared(stages: dict[str, float]) -> float:
+    """Seconds of what both do."""
+    return sum(stages[name] for name in COMPARED)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("molecule", nargs="?", default="ethanol")
@@ -111,8 +119,10 @@ def main() -> None:
     test = load_dataset(f"rmd17_{options.molecule}:test_01", data_folder=SHARED_DATA)
     fit(train.select(np.arange(2)), exact.GPR)  # what is done once in a process is not of the method
 
-    ours = {name: measured(train, test, recipe) for name, recipe in RECIPES.items()}
-    theirs = kernelforge(train)
+    ours = {name: measured(train, test, recipe) for name, recipe in RECIPES.items() if name != BESIDE}
+    turns = [(measured(train, test, RECIPES[BESIDE]), kernelforge(train)) for _ in range(TURNS)]
+    ours[BESIDE] = min((one for one, _ in turns), key=lambda one: compared(one["stages_seconds"]))
+    theirs = min((one for _, one in turns), key=compared)
     stages = ("environments", "kernels", "solving")
     rows = [
         [
@@ -129,12 +139,10 @@ def main() -> None:
     head = [f"{len(train)} × {options.molecule}", "fit s", *stages, "predict µs/atom", "E meV", "F meV/Å"]
     print(table(head, rows))
     if not options.quick:
-        gpr = ours[BESIDE]["stages_seconds"]
-        time_here, time_there = (sum(part[s] for s in ("environments", "kernels")) for part in (gpr, theirs))
         headline = Headline(
             f"covariance of GPR for {len(train)} {options.molecule} structures, {torch.get_num_threads()} threads",
-            f"{time_here:.1f} s",
-            f"kernelforge {time_there:.1f} s",
+            f"{compared(ours[BESIDE]['stages_seconds']):.1f} s",
+            f"kernelforge {compared(theirs):.1f} s",
             timing=True,
         )
         results = {
