@@ -100,6 +100,7 @@ class _Columns:
         """block += Σ k t·u over pairs of atoms: first over the atoms of the column, then over those of the row.
 
         So a pair of structures costs atoms · tangents² products of vectors, not atoms² · tangents².
+        The part of a column is contiguous: its products are one batch, which torch otherwise makes one by one.
         """
         n, _, m, _ = k.shape
         flat = t.flatten(2)
