@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from common import SHARED_DATA, table
+from common import SHARED_DATA, digits, table
 from runner import WHAT, Entry
 
 from qml_lightning import Dataset, Potential, Recipe, evaluate, fit, load_dataset, recipes
@@ -122,7 +122,7 @@ def possible_work(unit: str, rows: Sequence[Work], scale: float) -> str:
     if not rows:
         return ""
     told = [
-        [one.what, f"{one.here * one.rate * scale:.3g}", f"{one.paper * one.paper_rate * scale:.3g}",
+        [one.what, digits(one.here * one.rate * scale), digits(one.paper * one.paper_rate * scale),
          f"{one.rate:.0f}", f"{one.paper_rate:.0f}"]
         for one in rows
     ]  # fmt: skip

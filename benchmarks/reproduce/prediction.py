@@ -181,7 +181,7 @@ PREDICTION = Benchmark(
     f"have learnt {TRAINED} structures: sGDML's time grows with their number, GAP's with its 1000 sparse points.",
     cells, measure, tables, draw, headline,
     beside=beside,
-    why="Two CPU cores here, an RTX 3080 there, which can do over a hundred times as many operations in float32: the "
-    "table below tells how many it had time for.",
+    why="Two CPU cores here, an RTX 3080 there, which can do over a hundred times as many operations in float32: "
+    "a table of that section tells how many each had time for.",
     needs=NEEDS, timing=True,
 )  # fmt: skip

@@ -259,9 +259,8 @@ TRANSFORMS = Benchmark(
     "15 831 test molecules.",
     transform_cells, transform_measure, transform_tables, transform_draw,
     why="What a second transform gains depends on the axes of the projection that each block of signs has to mix: "
-    "with 8192 features of the default recipe less than the paper says with 128 axes, more with 1024, and with the 512 "
-    "of the curve above as much as it says from 2000 molecules on; with the paper's width and ridge next to nothing. "
-    "How many axes and features are behind the paper's figure is not known here. A third transform gains nothing, as "
-    "it says.",
+    "with 8192 features of the default recipe and 1000 molecules less than the paper says with 128 axes or the 512 of "
+    "the curve above, and as much with 1024; with the paper's width, ridge and phases next to nothing. How many axes "
+    "and features are behind the paper's figure is not known here. A third transform gains nothing, as it says.",
     needs=("qm9/qm9.npz",),
 )  # fmt: skip

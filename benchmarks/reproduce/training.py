@@ -185,7 +185,8 @@ TRAINING = Benchmark(
     "their best parameters: the times are what is compared.",
     cells, measure, tables, draw, headline,
     beside=beside,
-    why="Two CPU cores here; an RTX 3080 in double precision for SORF, two Xeons for OQML and GPR "
-    "there. For OQML and GPR of 1000 aspirin structures there is not enough memory here.",
+    why="Two CPU cores here; an RTX 3080 in double precision for SORF, two Xeons for OQML and GPR there: a table of "
+    "that section tells what each machine had time for, which is less here in every case. For OQML and GPR of 1000 "
+    "aspirin structures there is not enough memory here.",
     needs=("rmd17/rmd17_ethanol.npz", "rmd17/rmd17_aspirin.npz"), timing=True,
 )  # fmt: skip
