@@ -40,8 +40,9 @@ def best_of(function: Callable[[], object], repeats: int = 5) -> float:
     return min(times)
 
 
-def product_rate(n: int, dtype: torch.dtype) -> float:
+def product_rate(dtype: torch.dtype, *, quick: bool = False) -> float:
     """GFLOP/s of a matrix product: what this machine can do at the time."""
+    n = 256 if quick else 4096
     a, b, out = (torch.randn(n, n, dtype=dtype) for _ in range(3))
     return 2 * n**3 / best_of(lambda: torch.mm(a, b, out=out), 3) / 1e9
 

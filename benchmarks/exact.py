@@ -123,7 +123,7 @@ def main() -> None:
     turns = [(measured(train, test, RECIPES[BESIDE]), kernelforge(train)) for _ in range(TURNS)]
     ours[BESIDE] = min((one for one, _ in turns), key=lambda one: compared(one["stages_seconds"]))
     theirs = min((one for _, one in turns), key=compared)
-    stages = ("environments", "kernels", "solving")
+    stages = (*COMPARED, "solving")
     rows = [
         [
             name,

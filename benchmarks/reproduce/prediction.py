@@ -38,17 +38,18 @@ def cells(options: Options) -> list[Cell]:
 
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
     if cell["program"] == OURS:
-        return _ours(cell["system"], cell["n_features"], 2 if options.quick else 10)
+        return _ours(cell["system"], cell["n_features"], quick=options.quick)
     return _theirs(cell)
 
 
-def _ours(name: str, n_features: int, repeats: int) -> dict[str, Any]:
+def _ours(name: str, n_features: int, *, quick: bool) -> dict[str, Any]:
     structures, predictor = system(name), untrained(name, n_features).on(skin=0.5)
     n = structures.n_atoms
-    seconds = best_of(lambda: predictor.predict(structures, stress=False), max(repeats, min(200, 20_000 // n)))
+    repeats = max(2 if quick else 10, min(200, 20_000 // n))
+    seconds = best_of(lambda: predictor.predict(structures, stress=False), repeats)
     u = torch.randn(min(n, 4096), n_features)
     floor = best_of(lambda: torch.cos(u, out=u), 3) / len(u)
-    rate = product_rate(256 if repeats < 10 else 4096, torch.float32)
+    rate = product_rate(torch.float32, quick=quick)
     return {"us_per_atom": seconds / n * 1e6, "seconds": seconds, "atoms": n, "cosine_us_per_atom": floor * 1e6,
             "matrix_product_gflops_float32": rate}  # fmt: skip
 

@@ -202,7 +202,7 @@ def transform_measure(cell: Cell, options: Options) -> dict[str, Any]:
     ridge = LARGEST_RIDGE * (SIZES[0] / cell["n_train"]) ** 2  # as the curve above has it
     starts = {"default": replace(ENERGIES_ONLY, ridge=ridge),
               "paper": replace(recipes.PAPER, representation=representation.ENERGIES)}  # fmt: skip
-    instead = {name: replace(start, rank=_rank(cell)) for name, start in starts.items()}
+    instead = {name: replace(start, rank=_axes(cell.get("rank"))) for name, start in starts.items()}
     recipe = recipe_for(
         cell["recipe"], cell["n_features"], seed=cell["seed"], instead=instead, n_transforms=cell["n_transforms"]
     )
@@ -210,8 +210,9 @@ def transform_measure(cell: Cell, options: Options) -> dict[str, Any]:
     return {**errors(potential, test), **about}
 
 
-def _rank(cell: Cell) -> int:
-    return cell.get("rank") or recipes.DEFAULT.rank
+def _axes(told: int | None) -> int:
+    """Of the projection: a cell tells only what is not usual."""
+    return told or recipes.DEFAULT.rank
 
 
 def _by_transforms(entries: list[Entry]) -> dict[int, dict[int, list[Entry]]]:
@@ -224,7 +225,7 @@ def _by_transforms(entries: list[Entry]) -> dict[int, dict[int, list[Entry]]]:
 def transform_tables(entries: list[Entry]) -> str:
     rows, sizes = [], sorted({n for (n,) in grouped(entries, "n_train")})
     for (recipe, rank), members in grouped(entries, "recipe", "rank").items():
-        curves, words = _by_transforms(members), f"{recipe_words(recipe)}, {_rank({'rank': rank})} axes"
+        curves, words = _by_transforms(members), f"{recipe_words(recipe)}, {_axes(rank)} axes"
         rows += [[f"{t}{words}", *row(curve, sizes, ENERGY, 1)] for t, curve in curves.items()]
         for t in sorted(curves.keys() & {before + 1 for before in curves}):
             both = [(curves[t].get(n), curves[t - 1].get(n)) for n in sizes]
@@ -246,7 +247,7 @@ def transform_draw(entries: list[Entry]) -> Any:
         both_logarithmic(axis, sorted({n for curve in curves.values() for n in curve}))
         axis.set_xlabel("training molecules")
         axis.set_ylabel("MAE of the atomisation energy / meV")
-        title(axis, f"{_rank({'rank': rank})} axes", letter)
+        title(axis, f"{_axes(rank)} axes", letter)
     axes[0].sharey(axes[-1])
     axes[0].legend()
     return figure

@@ -57,7 +57,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
         test = load(f"{name}:test_01").select(np.arange(N_TEST))
     if method not in PEERS:
         potential = fit(train, _recipe(method))
-        seconds, rate = potential.provenance["seconds"], product_rate(256 if options.quick else 4096, torch.float64)
+        seconds, rate = potential.provenance["seconds"], product_rate(torch.float64, quick=options.quick)
         return {"seconds": seconds, "matrix_product_gflops_float64": rate, **errors(potential, test)}
     peer, more = PEERS[method]
     n = int(train.structures.counts[0])
@@ -186,7 +186,7 @@ TRAINING = Benchmark(
     cells, measure, tables, draw, headline,
     beside=beside,
     why="Two CPU cores here; an RTX 3080 in double precision for SORF, two Xeons for OQML and GPR there: a table of "
-    "that section tells what each machine had time for, which is less here in every case. For OQML and GPR of 1000 "
-    "aspirin structures there is not enough memory here.",
+    "that section tells what each machine had time for. For OQML and GPR of 1000 aspirin structures there is not "
+    "enough memory here.",
     needs=("rmd17/rmd17_ethanol.npz", "rmd17/rmd17_aspirin.npz"), timing=True,
 )  # fmt: skip
