@@ -8,6 +8,7 @@ import torch
 
 from qml_lightning.errors import SolveError
 from qml_lightning.normal import Gram, Rows, append, equations_for
+from qml_lightning.ridge import WORTH
 from qml_lightning.solve import Term, cholesky, left_out, solve, solve_judged, substituted
 
 
@@ -123,12 +124,12 @@ def test_the_ridge_is_that_with_which_rows_that_are_left_out_are_met_best(start,
     weights, ridge, errors = solve_judged([Term(_gathered(z, y, FORMS["rows"]))], start, judges=groups, least=least)
     assert min(errors) >= least
     assert next(iter(errors)) == start
-    assert 0.98 * errors[ridge] <= min(errors.values()) <= errors[start]
+    assert (1 - WORTH) * errors[ridge] <= min(errors.values()) <= errors[start]
     assert errors[ridge] == pytest.approx(np.sqrt(np.mean(_refitted(z, y, groups, ridge) ** 2)), rel=1e-5)
     assert np.allclose(weights, _ridge_regression([(z, y, 1.0)], ridge), rtol=1e-5, atol=1e-7)
     if least == 0.0:
         around = [np.mean(_refitted(z, y, groups, ridge * factor) ** 2) ** 0.5 for factor in (0.1, 10.0)]
-        assert 0.98 * errors[ridge] < min(around)
+        assert (1 - WORTH) * errors[ridge] < min(around)
 
 
 def test_a_ridge_that_is_lost_in_rounding_is_left_before_others_are_tried():
