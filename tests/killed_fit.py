@@ -9,16 +9,19 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-import qml_lightning.design
-import qml_lightning.files
-import qml_lightning.normal
-import qml_lightning.tensorfile
+import qml_lightning.linear.normal_equations
+import qml_lightning.machine.files
+import qml_lightning.machine.tensors
+import qml_lightning.training.rows
 from qml_lightning import fit
 from small_models import crystals, recipe
 
 SETTINGS = recipe(ridge=1e-6, n_features=64)
 # chunks of two structures, and three chunks of force rows (24 each) wait for one product
-SIZES = ((qml_lightning.design, "BATCH_NUMBERS", 2 * 19 * 64), (qml_lightning.normal, "BUFFER_BYTES", 8 * 64 * 80))
+SIZES = (
+    (qml_lightning.training.rows, "BATCH_NUMBERS", 2 * 19 * 64),
+    (qml_lightning.linear.normal_equations, "BUFFER_BYTES", 8 * 64 * 80),
+)
 
 
 def data():
@@ -48,8 +51,8 @@ def _when(what: str, least: int) -> Callable[..., None]:
 MOMENTS: dict[str, Callable[[], Callable[..., None] | None]] = {
     "before the first checkpoint": lambda: _when("equations", 2),
     "between two checkpoints": lambda: _when("equations", 16),
-    "in the middle of writing a checkpoint": lambda: _at_call(qml_lightning.tensorfile, "_write", 20),
-    "before a checkpoint takes its place": lambda: _at_call(qml_lightning.files.os, "replace", 3),
+    "in the middle of writing a checkpoint": lambda: _at_call(qml_lightning.machine.tensors, "_write", 20),
+    "before a checkpoint takes its place": lambda: _at_call(qml_lightning.machine.files.os, "replace", 3),
     "while solving": lambda: _when("solving", 0),
 }
 

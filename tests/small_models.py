@@ -9,11 +9,11 @@ import torch
 from ase.calculators.emt import EMT
 from ase.calculators.lj import LennardJones
 
+from qml_lightning.atoms.dataset import Source
+from qml_lightning.atoms.structures import Labels, structures_from_ase
+from qml_lightning.atoms.units import INTERNAL
 from qml_lightning.datasets import Dataset
-from qml_lightning.datasets.dataset import Source
-from qml_lightning.recipes import DEFAULT, Recipe
-from qml_lightning.structures import Labels, structures_from_ase
-from qml_lightning.units import INTERNAL
+from qml_lightning.model.recipe import DEFAULT, Recipe
 
 SMALL = replace(
     DEFAULT,

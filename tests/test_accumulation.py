@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-import qml_lightning.accumulation as accumulation
-import qml_lightning.normal as normal
+import qml_lightning.linear.compensated as accumulation
+import qml_lightning.linear.normal_equations as normal
 from qml_lightning import fit
-from qml_lightning.accumulation import BLOCK, SLICE_BITS, SLICES, add_compensated, suited_accumulation
 from qml_lightning.errors import InputError, SolveError
-from qml_lightning.normal import Gram, add_product
-from qml_lightning.recipes import Recipe
-from qml_lightning.solve import Term, solve
+from qml_lightning.linear.compensated import BLOCK, SLICE_BITS, SLICES, add_compensated, suited_accumulation
+from qml_lightning.linear.direct import Term, solve
+from qml_lightning.linear.normal_equations import Gram, add_product
+from qml_lightning.model.recipe import Recipe
 from small_models import SMALL, molecules
 
 

@@ -23,9 +23,9 @@ from ase.vibrations import Vibrations
 from qml_lightning import Potential, Recipe, fit, load_dataset
 from qml_lightning.adapters.ase import QMLLightning
 from qml_lightning.errors import InputError
-from qml_lightning.features import FeatureSettings
 from qml_lightning.kernels import BACKENDS
-from qml_lightning.representation import FCHL19
+from qml_lightning.model.features import FeatureSettings
+from qml_lightning.model.representations.fchl19 import FCHL19
 from small_models import labelled
 from structures_for_tests import kinds, rattled
 

@@ -7,9 +7,9 @@ import pytest
 import torch
 from ase.build import molecule
 
-from qml_lightning.baseline import Baseline, fit_baseline, given_baseline
+from qml_lightning.atoms.structures import structures_from_ase
 from qml_lightning.errors import InputError
-from qml_lightning.structures import structures_from_ase
+from qml_lightning.model.baseline import Baseline, fit_baseline, given_baseline
 
 TRUE = {1: -13.6, 6: -1029.0, 8: -2042.0}
 

@@ -16,7 +16,7 @@ from ase import Atoms
 
 from qml_lightning.datasets import catalogue, load
 from qml_lightning.errors import InputError
-from qml_lightning.files import sha256
+from qml_lightning.machine.files import sha256
 
 ROOT = Path(__file__).resolve().parents[1]
 EMBEDDED = ROOT / "src" / "qml_lightning" / "datasets" / "data" / "ethanol.npz"

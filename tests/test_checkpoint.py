@@ -15,15 +15,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import qml_lightning.equationsfile
+import qml_lightning.training.equations_file
 from full_disk import files_up_to
 from killed_fit import MOMENTS, SETTINGS, SIZES, checkpoint_of, data
 from qml_lightning import fit
+from qml_lightning.atoms.structures import Labels
 from qml_lightning.cli import main
-from qml_lightning.equationsfile import load_equations, load_state
 from qml_lightning.errors import InputError, SolveError
-from qml_lightning.keeper import CheckpointWarning
-from qml_lightning.structures import Labels
+from qml_lightning.training.equations_file import load_equations, load_state
+from qml_lightning.training.keeper import CheckpointWarning
 from small_models import argon, recipe
 
 
@@ -180,8 +180,8 @@ def train(model: str, *more: str) -> int:
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(qml_lightning.design, "BATCH_NUMBERS", 3 * 28 * 128)
-    monkeypatch.setattr(qml_lightning.normal, "BUFFER_BYTES", 8 * 128 * 200)
+    monkeypatch.setattr(qml_lightning.training.rows, "BATCH_NUMBERS", 3 * 28 * 128)
+    monkeypatch.setattr(qml_lightning.linear.normal_equations, "BUFFER_BYTES", 8 * 128 * 200)
     return tmp_path
 
 
@@ -189,7 +189,8 @@ def test_train_goes_on_after_kill_9_and_removes_the_checkpoint(folder):
     assert train("whole.safetensors") == 0
     assert sorted(path.name for path in folder.iterdir()) == ["whole.safetensors"]
     code = (
-        "import os, signal, sys, qml_lightning.design as d, qml_lightning.normal as n, qml_lightning.checkpoint as c\n"
+        "import os, signal, sys, qml_lightning.training.checkpoint as c\n"
+        "import qml_lightning.linear.normal_equations as n, qml_lightning.training.rows as d\n"
         "from qml_lightning.cli import main\n"
         f"d.BATCH_NUMBERS, n.BUFFER_BYTES = {3 * 28 * 128}, {8 * 128 * 200}\n"
         "save = c.save_equations\n"
@@ -210,7 +211,7 @@ def test_train_goes_on_after_kill_9_and_removes_the_checkpoint(folder):
 
 
 def test_a_full_disk_at_the_end_is_an_error_and_the_checkpoint_serves(folder, capsys, monkeypatch):
-    import qml_lightning.modelfile as modelfile
+    import qml_lightning.model.file as modelfile
 
     save = modelfile.save_model
 
@@ -230,13 +231,13 @@ def test_a_full_disk_at_the_end_is_an_error_and_the_checkpoint_serves(folder, ca
 
 
 def test_a_checkpoint_that_fails_is_told_on_the_screen_and_training_ends_well(folder, capsys, monkeypatch):
-    save = qml_lightning.checkpoint.save_equations
+    save = qml_lightning.training.checkpoint.save_equations
 
     def on_a_full_disk(*arguments, **options):
         with files_up_to(1000):
             save(*arguments, **options)
 
-    monkeypatch.setattr("qml_lightning.checkpoint.save_equations", on_a_full_disk)
+    monkeypatch.setattr("qml_lightning.training.checkpoint.save_equations", on_a_full_disk)
     assert train("m.safetensors", "--json") == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["model"] == "m.safetensors"

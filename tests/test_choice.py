@@ -11,19 +11,20 @@ import numpy as np
 import pytest
 import torch
 
-from qml_lightning import choice, evaluate, fit, load, load_dataset, smallerfits
-from qml_lightning.baseline import fit_baseline
-from qml_lightning.choice import Choice, _believed, best_ridge, choose, power_of_features
+from qml_lightning import evaluate, fit, load, load_dataset
+from qml_lightning.atoms.structures import Labels
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError
-from qml_lightning.planning import ENOUGH_ROWS, SHARE, planned
-from qml_lightning.recipes import CHOOSABLE, DEFAULT, Automatic
-from qml_lightning.representation import ENERGIES_SERIES
-from qml_lightning.resources import Memory
-from qml_lightning.ridge import WORTH
-from qml_lightning.smallerfits import Judges, Size, SmallerFits, Trial
-from qml_lightning.structures import Labels
-from qml_lightning.training import Problem, counts_of
+from qml_lightning.linear.ridge import WORTH
+from qml_lightning.machine.memory import Memory
+from qml_lightning.model.baseline import fit_baseline
+from qml_lightning.model.recipe import CHOOSABLE, DEFAULT, Automatic
+from qml_lightning.model.representations.fchl19 import ENERGIES_SERIES
+from qml_lightning.training.choice import search, trials
+from qml_lightning.training.choice.budget import ENOUGH_ROWS, SHARE, planned
+from qml_lightning.training.choice.search import Choice, _believed, best_ridge, choose, power_of_features
+from qml_lightning.training.choice.trials import Judges, Size, SmallerFits, Trial
+from qml_lightning.training.problem import Problem, counts_of
 from small_models import SMALL, argon, crystals, molecules, recipe
 
 
@@ -80,8 +81,8 @@ def test_a_trial_is_a_fit_to_some_structures_judged_by_others(ethanol):
 
 def test_environments_are_made_once_for_all_widths(ethanol, monkeypatch):
     made = []
-    whole = smallerfits.environments
-    monkeypatch.setattr(smallerfits, "environments", lambda *a: made.append(None) or whole(*a))
+    whole = trials.environments
+    monkeypatch.setattr(trials, "environments", lambda *a: made.append(None) or whole(*a))
     problem, start, judges = problem_of(ethanol), recipe(n_features=64, paired=True), Judges(10, 20)
     fits = SmallerFits(problem, start, judges)
     wider = replace(start, features=replace(start.features, sigma=16.0))
@@ -108,8 +109,8 @@ def test_remembered_environments_are_those_of_the_batch_where_another_size_has_o
 
 def test_axes_are_found_once_for_all_widths_sizes_and_ranks(ethanol, monkeypatch):
     found = []
-    whole = smallerfits.directions
-    monkeypatch.setattr(smallerfits, "directions", lambda *a: found.append(None) or whole(*a))
+    whole = trials.directions
+    monkeypatch.setattr(trials, "directions", lambda *a: found.append(None) or whole(*a))
     start = recipe(n_features=64, paired=True)
     fits = SmallerFits(problem_of(ethanol), start, Judges(10))
     for size, one in ((Size(30, 64), start), (Size(15, 128), start), (Size(30, 64), replace(start, rank=16))):
@@ -122,15 +123,15 @@ def test_axes_are_found_once_for_all_widths_sizes_and_ranks(ethanol, monkeypatch
 
 def test_the_rank_grows_until_axes_lose_little_and_features_are_few(ethanol):
     problem, start = problem_of(ethanol), recipe(n_features=256, rank=2, paired=True)
-    directions = smallerfits.Sampled(ethanol.structures).of(start)
+    directions = trials.Sampled(ethanol.structures).of(start)
     found = choose(problem, Automatic(start, ("rank",))).recipe
     assert found.rank > start.rank
-    assert 256 % (choice.BLOCKS * 2 * found.rank) == 0
-    of_twice = 256 % (choice.BLOCKS * 4 * found.rank) == 0
-    assert max(one.lost(found.rank) for one in directions) <= choice.LOST or not of_twice
+    assert 256 % (search.BLOCKS * 2 * found.rank) == 0
+    of_twice = 256 % (search.BLOCKS * 4 * found.rank) == 0
+    assert max(one.lost(found.rank) for one in directions) <= search.LOST or not of_twice
     many = replace(start, features=replace(start.features, n_features=2**16))
-    enough = choice._ranked(many, smallerfits.Sampled(ethanol.structures)).rank
-    assert max(one.lost(enough) for one in directions) <= choice.LOST < max(one.lost(enough // 2) for one in directions)
+    enough = search._ranked(many, trials.Sampled(ethanol.structures)).rank
+    assert max(one.lost(enough) for one in directions) <= search.LOST < max(one.lost(enough // 2) for one in directions)
 
 
 def test_labels_that_are_met_exactly_can_be_chosen_for(ethanol):
@@ -231,7 +232,7 @@ def test_energies_weigh_less_where_a_good_ridge_would_be_lost_in_rounding(ethano
     )
     automatic = Automatic(start, ("ridge", "energy_weight"))
     usual = choose(problem_of(ethanol), automatic).recipe
-    monkeypatch.setattr("qml_lightning.smallerfits.ROUNDING", 3e-13)
+    monkeypatch.setattr("qml_lightning.training.choice.trials.ROUNDING", 3e-13)
     coarse = choose(problem_of(ethanol), automatic).recipe
     assert coarse.energy_weight < usual.energy_weight
     iterated = choose(problem_of(ethanol), automatic, iterates=True).recipe  # sums up no squares
@@ -265,7 +266,7 @@ def test_a_ridge_that_was_chosen_is_left_for_one_with_which_structures_are_met_b
     data = replace(data, labels=replace(data.labels, forces=data.labels.forces + noise))
     start = recipe(n_features=2048, ridge=1e-8)
     choice = Choice(start, ("ridge",), Judges(1), Trial(Size(1, 1), "own", 1, 1.0, 1.0, 1.0, {}, 0.0))
-    monkeypatch.setattr("qml_lightning.ways.choose", lambda *_, **__: choice)
+    monkeypatch.setattr("qml_lightning.training.plan.choose", lambda *_, **__: choice)
     free, given = fit(data, Automatic(start, ("ridge",))), fit(data, start)
     assert given.recipe.ridge == start.ridge
     assert "ridges" not in given.provenance["solution"]
@@ -280,8 +281,8 @@ def test_a_chosen_ridge_that_is_lost_in_rounding_is_told_in_the_dual_form_too(mo
     data, start = molecules(40), recipe(n_features=2048, ridge=1e-30)
     twice = data.select(torch.arange(40).repeat(2))  # a matrix that is singular
     choice = Choice(start, ("ridge",), Judges(1), Trial(Size(1, 1), "own", 1, 1.0, 1.0, 1.0, {}, 0.0))
-    monkeypatch.setattr("qml_lightning.ways.choose", lambda *_, **__: choice)
-    monkeypatch.setattr("qml_lightning.equations.LARGER", (1e24,))
+    monkeypatch.setattr("qml_lightning.training.plan.choose", lambda *_, **__: choice)
+    monkeypatch.setattr("qml_lightning.training.equations.LARGER", (1e24,))
     with pytest.warns(UserWarning, match="lost in rounding"):
         assert fit(twice, Automatic(start, ("ridge",))).recipe.ridge > 1e-9
 
@@ -328,7 +329,7 @@ def test_a_fit_that_goes_on_keeps_to_its_choice(ethanol, tmp_path, monkeypatch):
     options = {"checkpoint": path, "checkpoint_seconds": 0.0}
     with pytest.raises(KeyboardInterrupt):
         fit(ethanol, bad(), progress=stop, **options)
-    monkeypatch.setattr("qml_lightning.ways.choose", lambda *_, **__: pytest.fail("chosen anew"))
+    monkeypatch.setattr("qml_lightning.training.plan.choose", lambda *_, **__: pytest.fail("chosen anew"))
     again = fit(ethanol, bad(), resume=True, **options)
     monkeypatch.undo()
     whole = fit(ethanol, bad())
@@ -339,8 +340,8 @@ def test_a_fit_that_goes_on_keeps_to_its_choice(ethanol, tmp_path, monkeypatch):
 
 
 def test_equations_keep_the_choice_for_models_that_are_made_from_them(ethanol, tmp_path):
-    from qml_lightning.equations import solved
-    from qml_lightning.equationsfile import load_equations
+    from qml_lightning.training.equations import solved
+    from qml_lightning.training.equations_file import load_equations
 
     potential = fit(ethanol, bad(), equations=tmp_path / "e")
     assert solved(load_equations(tmp_path / "e")).provenance["choice"] == potential.provenance["choice"]

@@ -19,7 +19,7 @@ from safetensors.torch import load_file, save_file
 from qml_lightning import load_dataset
 from qml_lightning.cli import main
 from qml_lightning.cli.screen import teaching
-from qml_lightning.modelfile import read_header
+from qml_lightning.model.file import read_header
 
 TINY = ["--features", "256", "--rank", "64", "--train-size", "40", "--ridge", "1e-8"]
 
@@ -371,7 +371,7 @@ def test_an_output_that_cannot_be_written_is_found_out_before_anything_is_read(r
 
 
 def test_more_memory_than_there_is_is_told_before_it_is_taken(run, monkeypatch):
-    monkeypatch.setattr("qml_lightning.resources.available_memory", lambda: 10**6)
+    monkeypatch.setattr("qml_lightning.machine.memory.available_memory", lambda: 10**6)
     code, _, err = run("train", "ethanol:train", "-m", "m.safetensors", "--no-label-check")
     assert code == 3
     assert "GiB" in err
@@ -441,7 +441,7 @@ def test_what_nobody_foresaw_is_no_traceback_unless_asked_for(run, model, monkey
     def broken(*_, **__):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("qml_lightning.modelfile.load_model", broken)
+    monkeypatch.setattr("qml_lightning.model.file.load_model", broken)
     code, _, err = run("evaluate", model, "ethanol:test")
     assert code == 1
     assert "--debug" in err
@@ -453,7 +453,7 @@ def test_running_out_of_memory_midway_is_told_as_such(run, model, monkeypatch):
     def hungry(*_, **__):
         raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried …")
 
-    monkeypatch.setattr("qml_lightning.modelfile.load_model", hungry)
+    monkeypatch.setattr("qml_lightning.model.file.load_model", hungry)
     assert run("evaluate", model, "ethanol:test")[0] == 3
 
 

@@ -126,7 +126,7 @@ def test_an_update_that_cannot_be_solved_leaves_model_and_equations_as_they_were
         raise SolveError("singular")
 
     before = {file.name: file.read_bytes() for file in Path().iterdir()}
-    monkeypatch.setattr("qml_lightning.equations.solve", unsolvable)
+    monkeypatch.setattr("qml_lightning.training.equations.solve", unsolvable)
     assert run("update", "a.safetensors", "ethanol:train@40:60", "--equations", "a.eq")[0] == 5
     assert {file.name: file.read_bytes() for file in Path().iterdir()} == before
 
@@ -137,8 +137,8 @@ def test_the_bar_shows_the_rate_of_the_products_and_the_time_left(monkeypatch):
     from qml_lightning import fit
     from small_models import molecules, recipe
 
-    monkeypatch.setattr("qml_lightning.normal.BUFFER_BYTES", 8 * 64 * 400)
-    monkeypatch.setattr("qml_lightning.design.BATCH_NUMBERS", 10 * 28 * 64)
+    monkeypatch.setattr("qml_lightning.linear.normal_equations.BUFFER_BYTES", 8 * 64 * 400)
+    monkeypatch.setattr("qml_lightning.training.rows.BATCH_NUMBERS", 10 * 28 * 64)
     remarks = []
     with screen.progress() as tell:
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from qml_lightning.atoms.structures import Labels, structures_from_arrays
+from qml_lightning.atoms.units import INTERNAL
 from qml_lightning.datasets import Dataset, Source, concatenate, load
 from qml_lightning.errors import InputError
-from qml_lightning.structures import Labels, structures_from_arrays
-from qml_lightning.units import INTERNAL
 
 
 def ragged(n=12, *, energies=True, forces=True, first=0) -> Dataset:

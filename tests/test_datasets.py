@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from qml_lightning.atoms.units import ENERGY_IN_EV
 from qml_lightning.datasets import load
 from qml_lightning.datasets.readers import Address, address
 from qml_lightning.errors import InputError
-from qml_lightning.units import ENERGY_IN_EV
 
 KCAL = ENERGY_IN_EV["kcal/mol"]
 HARTREE = ENERGY_IN_EV["Hartree"]

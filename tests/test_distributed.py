@@ -14,14 +14,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from qml_lightning.atoms.structures import Labels
 from qml_lightning.cli import main
-from qml_lightning.distributed import Ranks, share
-from qml_lightning.equations import solved
-from qml_lightning.equationsfile import load_equations
-from qml_lightning.fit import fit
-from qml_lightning.recipes import Automatic
-from qml_lightning.structures import Labels
-from qml_lightning.training import Problem
+from qml_lightning.model.recipe import Automatic
+from qml_lightning.training.equations import solved
+from qml_lightning.training.equations_file import load_equations
+from qml_lightning.training.fit import fit
+from qml_lightning.training.problem import Problem
+from qml_lightning.training.shared_gather import Ranks, share
 from small_models import crystals, molecules, recipe
 
 LONGEST = 120  # seconds after which a hang is a failure
@@ -36,9 +36,9 @@ DATA = {
 SCRIPT = """
 import json, os, signal, sys
 import torch
-import qml_lightning.distributed as distributed
+import qml_lightning.training.shared_gather as distributed
 from qml_lightning.errors import QMLError
-from qml_lightning.fit import fit
+from qml_lightning.training.fit import fit
 from small_models import argon, molecules, recipe
 from test_distributed import DATA
 

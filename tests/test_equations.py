@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 import torch
 
-import qml_lightning.normal
+import qml_lightning.linear.normal_equations
 from qml_lightning import fit
-from qml_lightning.baseline import fit_baseline
+from qml_lightning.atoms.dataset import concatenate
+from qml_lightning.atoms.structures import Labels
 from qml_lightning.datasets import Dataset
-from qml_lightning.datasets.dataset import concatenate
-from qml_lightning.equations import extended, merged, solved, sweep
-from qml_lightning.equationsfile import load_equations, read_equations_header, save_equations
 from qml_lightning.errors import InputError, ModelError, ResourceError, SolveError
-from qml_lightning.normal import Gram, Rows
-from qml_lightning.structures import Labels
+from qml_lightning.linear.normal_equations import Gram, Rows
+from qml_lightning.model.baseline import fit_baseline
+from qml_lightning.training.equations import extended, merged, solved, sweep
+from qml_lightning.training.equations_file import load_equations, read_equations_header, save_equations
 from small_models import crystals, labelled, molecules, recipe
 from structures_for_tests import rattled
 
@@ -53,7 +53,7 @@ def close(one, other, tolerance=1e-7) -> bool:
 
 def test_equations_are_those_of_the_rows(gathered):
     """Rows from the design, sums by numpy."""
-    from qml_lightning.design import environments, rows_of_kind
+    from qml_lightning.training.rows import environments, rows_of_kind
 
     data = crystals(40)
     equations, potential = gathered(data)
@@ -77,9 +77,11 @@ def test_equations_are_those_of_the_rows(gathered):
 
 
 def test_rows_that_cannot_all_wait_come_in_shares_and_those_without_a_label_not_at_all(gathered, monkeypatch):
-    from qml_lightning.design import environments, rows_of_kind
+    from qml_lightning.training.rows import environments, rows_of_kind
 
-    monkeypatch.setattr(qml_lightning.normal, "BUFFER_BYTES", 8 * 128 * 5)  # a structure has twelve rows of forces
+    monkeypatch.setattr(
+        qml_lightning.linear.normal_equations, "BUFFER_BYTES", 8 * 128 * 5
+    )  # a structure has twelve rows of forces
     whole = crystals(40)
     forces = whole.labels.forces.clone()
     forces[::7, 1] = torch.nan
@@ -241,7 +243,7 @@ def test_different_bases_are_refused_with_what_differs(gathered):
 
 @pytest.mark.parametrize("changes", [{}, {"method": "rff"}, {"blocks": True, "paired": True}], ids=str)
 def test_a_file_of_equations_gives_every_number_back(gathered, tmp_path, monkeypatch, changes):
-    monkeypatch.setattr(qml_lightning.normal, "GRAM_TILE", 48)  # 128 columns: whole tiles and a rest
+    monkeypatch.setattr(qml_lightning.linear.normal_equations, "GRAM_TILE", 48)  # 128 columns: whole tiles and a rest
     equations, _ = gathered(crystals(30), recipe(ridge=1e-4, n_features=128, **changes))
     save_equations(equations, tmp_path / "again")
     again = load_equations(tmp_path / "again")
@@ -257,7 +259,7 @@ def test_a_file_of_equations_gives_every_number_back(gathered, tmp_path, monkeyp
 
 
 def test_only_the_lower_triangle_is_on_disk(gathered, tmp_path, monkeypatch):
-    monkeypatch.setattr(qml_lightning.normal, "GRAM_TILE", 64)
+    monkeypatch.setattr(qml_lightning.linear.normal_equations, "GRAM_TILE", 64)
     equations, potential = gathered(mixed(60), recipe(ridge=1e-4, n_features=512), targets=("forces",))
     save_equations(equations, tmp_path / "e")
     potential.save(tmp_path / "m")  # the basis is in both
@@ -280,7 +282,7 @@ def test_files_that_are_no_equations_are_told_apart(gathered, tmp_path):
 
 def test_too_little_memory_for_the_equations_is_told_before_they_are_read(gathered, tmp_path, monkeypatch):
     save_equations(gathered(mixed(30))[0], tmp_path / "e")
-    monkeypatch.setattr("qml_lightning.resources.available_memory", lambda: 1024)
+    monkeypatch.setattr("qml_lightning.machine.memory.available_memory", lambda: 1024)
     with pytest.raises(ResourceError, match="Reading equations"):
         load_equations(tmp_path / "e")
 

@@ -14,15 +14,15 @@ from ase.build import molecule
 import qml_lightning
 from kernel_tables import ON_CPU
 from qml_lightning import evaluate, fit
+from qml_lightning.atoms.structures import Labels, structures_from_ase
 from qml_lightning.cli import main
-from qml_lightning.design import environments
 from qml_lightning.errors import InputError, ModelError, ResourceError, SolveError
 from qml_lightning.exact import GPR, OQML, ExactPotential
-from qml_lightning.exact.kernel import covariance, gaussians, operator_rows
+from qml_lightning.exact.covariance import covariance, gaussians, operator_rows
+from qml_lightning.exact.groups import gather, inner_motions, plan
 from qml_lightning.exact.potential import exact_basis, whole_representation
-from qml_lightning.exact.rows import gather, inner_motions, plan
-from qml_lightning.representation import ENERGIES_AND_FORCES
-from qml_lightning.structures import Labels, structures_from_ase
+from qml_lightning.model.representations.fchl19 import ENERGIES_AND_FORCES
+from qml_lightning.training.rows import environments
 from small_models import SMALL, crystals, labelled, molecules, recipe
 from structures_for_tests import WATER, rattled, strained
 
@@ -430,8 +430,8 @@ def test_a_recipe_that_makes_no_sense_is_explained(changes, word):
 
 @methods
 def test_too_little_memory_is_told_before_anything_is_allocated(monkeypatch, method):
-    monkeypatch.setattr("qml_lightning.resources.available_memory", lambda: 1000)
-    monkeypatch.setattr("qml_lightning.exact.training.environments", None)  # not reached
+    monkeypatch.setattr("qml_lightning.machine.memory.available_memory", lambda: 1000)
+    monkeypatch.setattr("qml_lightning.exact.fit.environments", None)  # not reached
     with pytest.raises(ResourceError, match=f"{method.upper()} with .* environments needs .* Use fewer structures"):
         fit(molecules(4), METHODS[method])
 

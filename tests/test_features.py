@@ -9,8 +9,8 @@ from scipy.linalg import hadamard as hadamard_matrix
 
 from kernel_tables import CPU, ON_CPU
 from qml_lightning.errors import InputError
-from qml_lightning.features import FeatureSettings, draw_maps
 from qml_lightning.kernels import kernels_for, reference
+from qml_lightning.model.features import FeatureSettings, draw_maps
 
 SIGMA = 3.0
 

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from qml_lightning.errors import InputError
-from qml_lightning.files import atomic, check_output, sha256, write_atomically
+from qml_lightning.machine.files import atomic, check_output, sha256, write_atomically
 
 
 def test_sha256_is_that_of_hashlib(tmp_path):

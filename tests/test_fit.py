@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-import qml_lightning.resources
+import qml_lightning.machine.memory
 from qml_lightning import evaluate, fit
+from qml_lightning.atoms.structures import Labels
 from qml_lightning.datasets import Dataset
-from qml_lightning.design import environments, rows_of_kind
 from qml_lightning.errors import InputError, ResourceError, SolveError
-from qml_lightning.normal import Gram
-from qml_lightning.recipes import SolverSettings
-from qml_lightning.structures import Labels
+from qml_lightning.linear.normal_equations import Gram
+from qml_lightning.model.recipe import SolverSettings
+from qml_lightning.training.rows import environments, rows_of_kind
 from small_models import SMALL, argon, crystals, molecules, recipe
 
 
@@ -119,7 +119,7 @@ def test_few_rows_and_many_features_go_through_the_dual_form_with_the_same_resul
     settings = replace(SMALL, ridge=1e-4)
     dual = fit(data, settings)
     monkeypatch.setattr(
-        "qml_lightning.equations.equations_for", lambda rows, n, device, n_targets: Gram(n, device, n_targets)
+        "qml_lightning.training.equations.equations_for", lambda rows, n, device, n_targets: Gram(n, device, n_targets)
     )
     primal = fit(data, settings)
     assert torch.allclose(dual.weights, primal.weights, rtol=1e-6, atol=1e-9)
@@ -184,7 +184,7 @@ def test_what_is_missing_is_named():
 
 
 def test_too_little_memory_is_told_before_anything_is_allocated(monkeypatch):
-    monkeypatch.setattr(qml_lightning.resources, "available_memory", lambda: 1024)
+    monkeypatch.setattr(qml_lightning.machine.memory, "available_memory", lambda: 1024)
     with pytest.raises(ResourceError, match=r"256 weights, even out of core, needs .* GiB and 0\.00 GiB are free"):
         fit(molecules(3), SMALL)
 

@@ -10,9 +10,9 @@ import torch
 from ase import Atoms
 from ase.calculators.singlepoint import SinglePointCalculator
 
+from qml_lightning.atoms.units import ENERGY_IN_EV
 from qml_lightning.datasets import from_ase, load
 from qml_lightning.errors import InputError
-from qml_lightning.units import ENERGY_IN_EV
 from structures_for_tests import kinds
 
 

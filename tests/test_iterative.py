@@ -11,15 +11,15 @@ import pytest
 import torch
 
 from qml_lightning import Recipe, fit
-from qml_lightning.baseline import fit_baseline
-from qml_lightning.basis import draw, make_basis
+from qml_lightning.atoms.structures import Labels, Structures
 from qml_lightning.errors import InputError, SolveError
-from qml_lightning.iterative import iteration_is_cheaper, iterative_path
-from qml_lightning.recipes import DEFAULT, Automatic, SolverSettings
-from qml_lightning.ridge import WORTH, next_ridge
-from qml_lightning.structures import Labels, Structures
-from qml_lightning.training import Problem
-from qml_lightning.ways import Work
+from qml_lightning.linear.ridge import WORTH, next_ridge
+from qml_lightning.model.baseline import fit_baseline
+from qml_lightning.model.basis import draw, make_basis
+from qml_lightning.model.recipe import DEFAULT, Automatic, SolverSettings
+from qml_lightning.training.plan import Work
+from qml_lightning.training.problem import Problem
+from qml_lightning.training.solvers.iterative import iteration_is_cheaper, iterative_path
 from small_models import molecules, recipe
 
 SOLVER = SolverSettings("iterative", preconditioner_features=256, held_out=0.0, tolerance=1e-9)
@@ -113,7 +113,9 @@ def test_a_ridge_that_was_chosen_is_left_for_one_that_held_out_structures_like_b
 
 def test_the_weights_are_those_of_the_ridge_that_is_told(monkeypatch):
     data, automatic, start = _moved(monkeypatch, tolerance=1e-8)
-    monkeypatch.setattr("qml_lightning.krylov._seen", lambda best, *_: (best, 0))  # only the residual ends an iteration
+    monkeypatch.setattr(
+        "qml_lightning.linear.krylov._seen", lambda best, *_: (best, 0)
+    )  # only the residual ends an iteration
     free = fit(data, automatic)
     assert free.recipe.ridge > start.ridge
     alone = fit(data, free.recipe)  # with another preconditioner
@@ -234,7 +236,7 @@ def test_the_iteration_is_taken_where_it_saves_a_third(n_structures, n_atoms, ki
 
 
 def test_what_forms_equations_is_solved_directly(tmp_path, monkeypatch):
-    monkeypatch.setattr("qml_lightning.ways.iteration_is_cheaper", lambda *_: True)
+    monkeypatch.setattr("qml_lightning.training.plan.iteration_is_cheaper", lambda *_: True)
     data, settings = molecules(12), replace(SETTINGS, solver=replace(SOLVER, method="automatic"))
     assert isinstance(settings, Recipe)
     assert fit(data, settings).provenance["solution"]["solver"] == "iterative"

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
-from qml_lightning import krylov, preconditioner
 from qml_lightning.errors import SolveError
-from qml_lightning.krylov import State, least_residuals
-from qml_lightning.preconditioner import GuidedBySmallModel, Parted, trusted_factor
+from qml_lightning.linear import krylov, preconditioner
+from qml_lightning.linear.krylov import State, least_residuals
+from qml_lightning.linear.preconditioner import GuidedBySmallModel, Parted, trusted_factor
 
 RIDGE = 1e-4
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qml_lightning import Dataset, load_dataset
-from qml_lightning.label_check import check_labels
+from qml_lightning.study.label_check import check_labels
 
 
 def altered(data: Dataset, *, energies=lambda e: e, forces=lambda f: f) -> Dataset:

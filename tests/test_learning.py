@@ -13,11 +13,11 @@ from ase.build import molecule
 
 from qml_lightning import evaluate, fit, learning_curve
 from qml_lightning.cli import main
-from qml_lightning.curves import Entry, LearningCurve, trend_of
 from qml_lightning.errors import InputError
-from qml_lightning.metrics import Error, Metrics
+from qml_lightning.model.metrics import Error, Metrics
 from qml_lightning.report.curve import draw
 from qml_lightning.report.figure import write_figure
+from qml_lightning.study.trends import Entry, LearningCurve, trend_of
 from small_models import SMALL, crystals, labelled, molecules, recipe
 from structures_for_tests import rattled
 

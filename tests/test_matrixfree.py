@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from kernel_tables import ON_CPU
-from qml_lightning.baseline import fit_baseline
-from qml_lightning.basis import draw, make_basis
+from qml_lightning.atoms.structures import Labels
 from qml_lightning.datasets import Dataset
-from qml_lightning.design import labelled_rows, targets_of
-from qml_lightning.matrixfree import matrix_free
-from qml_lightning.structures import Labels
+from qml_lightning.model.baseline import fit_baseline
+from qml_lightning.model.basis import draw, make_basis
+from qml_lightning.training.row_operator import matrix_free
+from qml_lightning.training.rows import labelled_rows, targets_of
 from small_models import crystals, recipe
 
 
@@ -48,7 +48,7 @@ def _dense(basis, structures, targets, chosen):
 @pytest.mark.parametrize("name", ON_CPU)
 @pytest.mark.parametrize("changes", [{}, {"paired": True}, {"blocks": True}, {"method": "orf"}], ids=str)
 def test_products_are_those_of_the_rows(changes, name, monkeypatch):
-    import qml_lightning.matrixfree as module
+    import qml_lightning.training.row_operator as module
 
     monkeypatch.setattr(module, "ATOMS_AT_ONCE", 9)  # several batches
     chosen = recipe(**changes)

@@ -13,7 +13,7 @@ import torch
 
 from qml_lightning.errors import InputError
 from qml_lightning.kernels import FCHL19Arguments, native, reference
-from qml_lightning.representation import COSINE_SERIES, ENERGIES, ENERGIES_AND_FORCES
+from qml_lightning.model.representations.fchl19 import COSINE_SERIES, ENERGIES, ENERGIES_AND_FORCES
 
 CPU = torch.device("cpu")
 

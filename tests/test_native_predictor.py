@@ -13,12 +13,12 @@ from ase.build import bulk, molecule
 from ase.neighborlist import neighbor_list
 
 from kernel_tables import ON_CPU
-from qml_lightning.baseline import Baseline
-from qml_lightning.basis import draw
+from qml_lightning.atoms.neighbours import element_indices, pairs_within
+from qml_lightning.atoms.structures import Structures, structures_from_ase
 from qml_lightning.errors import InputError
-from qml_lightning.neighbours import element_indices, pairs_within
-from qml_lightning.potential import Potential
-from qml_lightning.structures import Structures, structures_from_ase
+from qml_lightning.model.baseline import Baseline
+from qml_lightning.model.basis import draw
+from qml_lightning.model.potential import Potential
 from small_models import recipe
 from structures_for_tests import kinds, rattled
 

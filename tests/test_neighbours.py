@@ -8,9 +8,9 @@ import torch
 from ase import Atoms
 from ase.neighborlist import neighbor_list
 
+from qml_lightning.atoms.neighbours import pairs_within
+from qml_lightning.atoms.structures import structures_from_ase
 from qml_lightning.errors import InputError
-from qml_lightning.neighbours import pairs_within
-from qml_lightning.structures import structures_from_ase
 from structures_for_tests import kinds, rattled
 
 

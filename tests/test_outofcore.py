@@ -13,18 +13,18 @@ import numpy as np
 import pytest
 import torch
 
-import qml_lightning.outofcore as outofcore
-import qml_lightning.resources
+import qml_lightning.linear.disk.solve as outofcore
+import qml_lightning.machine.memory
 from full_disk import files_up_to
 from qml_lightning.cli import main
-from qml_lightning.distributed import Ranks
 from qml_lightning.errors import InputError, ResourceError, SolveError
-from qml_lightning.fit import fit
-from qml_lightning.keeper import CheckpointWarning
-from qml_lightning.normal import append
-from qml_lightning.outofcore import OutOfCore, Plan, plan
-from qml_lightning.resources import bytes_from, resident_memory
-from qml_lightning.tiles import TileFile
+from qml_lightning.linear.disk.solve import OutOfCore, Plan, plan
+from qml_lightning.linear.disk.tiles import TileFile
+from qml_lightning.linear.normal_equations import append
+from qml_lightning.machine.memory import bytes_from, resident_memory
+from qml_lightning.training.fit import fit
+from qml_lightning.training.keeper import CheckpointWarning
+from qml_lightning.training.shared_gather import Ranks
 from small_models import molecules, recipe
 
 MIB = 1024**2
@@ -104,7 +104,7 @@ def test_a_fit_on_disk_is_the_fit_in_memory(n, memory_limit, monkeypatch, tmp_pa
     inside = fit(data, settings)
     monkeypatch.setattr(outofcore, "LARGEST_TILE", 40)
     monkeypatch.setattr(outofcore, "RESERVE", 0)
-    monkeypatch.setattr(qml_lightning.resources, "resident_memory", lambda: 0)
+    monkeypatch.setattr(qml_lightning.machine.memory, "resident_memory", lambda: 0)
     outside = fit(data, settings, memory_limit=memory_limit, scratch=tmp_path)
     assert "out_of_core" not in inside.provenance["solution"]
     assert outside.provenance["solution"]["out_of_core"]["tile"] == 40
@@ -120,7 +120,7 @@ def test_a_machine_that_is_too_small_goes_to_disk_by_itself_and_a_limit_that_is_
     plenty = fit(data, settings, memory_limit=1 << 40)
     assert torch.equal(plenty.weights, fit(data, settings).weights)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(qml_lightning.resources, "available_memory", lambda: 300 * MIB)
+    monkeypatch.setattr(qml_lightning.machine.memory, "available_memory", lambda: 300 * MIB)
     assert "out_of_core" in fit(data, settings).provenance["solution"]
 
 
@@ -139,7 +139,7 @@ def test_what_does_not_go_together_is_refused_before_the_data_is_read(tmp_path, 
 
 def test_equations_on_disk_have_no_checkpoints_and_say_so(monkeypatch, tmp_path):
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(qml_lightning.resources, "available_memory", lambda: 300 * MIB)
+    monkeypatch.setattr(qml_lightning.machine.memory, "available_memory", lambda: 300 * MIB)
     with pytest.warns(CheckpointWarning, match="on disk, without checkpoints"):
         fit(molecules(30), recipe(ridge=1e-4), checkpoint=tmp_path / "m.checkpoint")
     with pytest.raises(ResourceError, match="do not keep the equations: they can then be on disk"):
@@ -152,9 +152,9 @@ BOUNDED = r"""
 import json, re, sys
 from pathlib import Path
 import torch
-from qml_lightning.normal import append
-from qml_lightning.outofcore import OutOfCore, plan
-from qml_lightning.resources import resident_memory
+from qml_lightning.linear.normal_equations import append
+from qml_lightning.linear.disk.solve import OutOfCore, plan
+from qml_lightning.machine.memory import resident_memory
 memory, folder, columns = int(sys.argv[1]), Path(sys.argv[2]), 2900
 before = resident_memory()
 draw = torch.Generator().manual_seed(0)

@@ -16,9 +16,9 @@ def run(code: str) -> str:
 def test_fit_is_the_function_whatever_was_imported_before():
     import qml_lightning
 
-    importlib.import_module("qml_lightning.fit")
+    importlib.import_module("qml_lightning.training.fit")
     assert callable(qml_lightning.fit)
-    first = "import qml_lightning.fit, qml_lightning.label_check; from qml_lightning.fit import fit as f"
+    first = "import qml_lightning.study.label_check; from qml_lightning.training.fit import fit as f"
     assert run(f"{first}\nfrom qml_lightning import fit; print(fit is f)") == "True"
 
 

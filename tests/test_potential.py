@@ -14,9 +14,9 @@ from ase.build import make_supercell
 import qml_lightning
 from kernel_tables import ON_CPU
 from qml_lightning import Potential, fit
+from qml_lightning.atoms.structures import structures_from_ase
 from qml_lightning.errors import InputError, ModelError
-from qml_lightning.modelfile import FORMAT_VERSION
-from qml_lightning.structures import structures_from_ase
+from qml_lightning.model.file import FORMAT_VERSION
 from small_models import SMALL, crystals, molecules, recipe
 from structures_for_tests import rattled, strained
 
@@ -125,7 +125,7 @@ def test_the_energy_is_smooth_through_the_cutoff(molecular):
 
 
 def test_a_batch_predicts_what_each_structure_predicts_alone(crystalline, monkeypatch):
-    import qml_lightning.potential as module
+    import qml_lightning.model.potential as module
 
     frames = [_crystal(k) for k in range(6)] + [_slab()]
     alone = [crystalline.predict(atoms) for atoms in frames]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from qml_lightning.projection import directions, lift, principal_axes, project
+from qml_lightning.model.projection import directions, lift, principal_axes, project
 
 
 def _samples() -> list[torch.Tensor]:

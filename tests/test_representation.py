@@ -10,10 +10,10 @@ import torch
 from ase import Atoms
 
 from kernel_tables import CPU, ON_CPU
+from qml_lightning.atoms.neighbours import element_indices, pairs_within
+from qml_lightning.atoms.structures import structures_from_ase
 from qml_lightning.kernels import kernels_for
-from qml_lightning.neighbours import element_indices, pairs_within
-from qml_lightning.representation import COSINE_SERIES, ENERGIES, ENERGIES_AND_FORCES, FCHL19
-from qml_lightning.structures import structures_from_ase
+from qml_lightning.model.representations.fchl19 import COSINE_SERIES, ENERGIES, ENERGIES_AND_FORCES, FCHL19
 from structures_for_tests import WATER, kinds, rattled
 
 # docs/conventions.md: two independent codes agree on these to 1e-15

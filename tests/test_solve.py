@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from qml_lightning.errors import SolveError
-from qml_lightning.normal import Gram, Rows, append, equations_for
-from qml_lightning.ridge import WORTH
-from qml_lightning.solve import Term, cholesky, left_out, solve, solve_judged, substituted
+from qml_lightning.linear.direct import Term, cholesky, left_out, solve, solve_judged, substituted
+from qml_lightning.linear.normal_equations import Gram, Rows, append, equations_for
+from qml_lightning.linear.ridge import WORTH
 
 
 def _problem(rows: int, columns: int, seed: int = 0):
@@ -53,7 +53,7 @@ def test_the_form_is_chosen_by_the_number_of_rows():
 
 
 def test_the_gram_matrix_does_not_depend_on_how_rows_come(monkeypatch):
-    import qml_lightning.normal as normal
+    import qml_lightning.linear.normal_equations as normal
 
     monkeypatch.setattr(normal, "BUFFER_BYTES", 8 * 150 * 16)  # sixteen rows wait at most
     monkeypatch.setattr(normal, "DIAGONAL", 64)
@@ -111,7 +111,7 @@ def _refitted(z, y, groups, ridge):
 
 
 def test_rows_that_are_left_out_are_met_as_by_a_fit_without_them(monkeypatch):
-    monkeypatch.setattr("qml_lightning.solve.BLOCK", 8)  # several groups at a time, and several times
+    monkeypatch.setattr("qml_lightning.linear.direct.BLOCK", 8)  # several groups at a time, and several times
     z, y, groups = _noisy()
     factor = cholesky(torch.from_numpy(z @ z.T), 1e-3)
     dual = substituted(factor, torch.from_numpy(y))

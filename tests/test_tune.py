@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import qml_lightning.tune as tune_module
+import qml_lightning.study.tuning as tune_module
 from qml_lightning import evaluate, fit
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError, SolveError
-from qml_lightning.modelfile import read_header
-from qml_lightning.recipefile import field_of, load_recipe, save_recipe, with_fields
-from qml_lightning.recipes import DEFAULT
-from qml_lightning.tune import combinations, tune
+from qml_lightning.model.file import read_header
+from qml_lightning.model.recipe import DEFAULT
+from qml_lightning.model.recipe_file import field_of, load_recipe, save_recipe, with_fields
+from qml_lightning.study.tuning import combinations, tune
 from small_models import argon, molecules, recipe
 
 SMALL = recipe(n_features=64)

@@ -7,9 +7,9 @@ import sys
 
 import pytest
 
-from qml_lightning import workers
 from qml_lightning.errors import InputError, ResourceError
-from qml_lightning.workers import as_done, jobs_for
+from qml_lightning.machine import processes
+from qml_lightning.machine.processes import as_done, jobs_for
 
 
 def tenfold(n: int) -> tuple[int, int]:
@@ -41,9 +41,9 @@ def test_a_process_that_dies_and_one_that_refuses_are_told():
 
 
 def test_as_many_at_once_as_memory_and_threads_allow(monkeypatch):
-    monkeypatch.setattr(workers.torch, "get_num_threads", lambda: 16)
-    each, gib = 1024**3 - workers.BYTES_OF_A_PROCESS, 1024**3
-    assert jobs_for(9, each, 100 * gib) == 16 // workers.FEWEST_THREADS
+    monkeypatch.setattr(processes.torch, "get_num_threads", lambda: 16)
+    each, gib = 1024**3 - processes.BYTES_OF_A_PROCESS, 1024**3
+    assert jobs_for(9, each, 100 * gib) == 16 // processes.FEWEST_THREADS
     assert jobs_for(9, each, 3 * gib) == 3
     assert jobs_for(2, each, 100 * gib) == 2
     assert jobs_for(9, each, 0) == 1

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
+from qml_lightning.atoms.structures import structures_from_ase
 from qml_lightning.datasets import load, write_extxyz
 from qml_lightning.errors import InputError
-from qml_lightning.structures import structures_from_ase
 from structures_for_tests import kinds
 
 

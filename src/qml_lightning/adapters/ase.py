@@ -11,9 +11,9 @@ from ase.calculators import calculator
 from ase.calculators.calculator import Calculator, PropertyNotImplementedError, all_changes
 from ase.stress import full_3x3_to_voigt_6_stress
 
-from ..potential import Model, Potential
-from ..recipes import Precision
-from ..structures import structures_from_ase
+from ..atoms.structures import structures_from_ase
+from ..model.potential import Model, Potential
+from ..model.recipe import Precision
 
 if TYPE_CHECKING:
     from ase import Atoms

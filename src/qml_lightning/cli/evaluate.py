@@ -8,9 +8,9 @@ from typing import Annotated
 from typer import Argument
 
 from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, spread
-from .reading import error_table, metrics_as_json
+from .portions import evaluate_all
 from .screen import note, show, show_json, teaching
-from .working import evaluate_all
+from .tables import error_table, metrics_as_json
 
 HELP = teaching(
     """Errors of a model on structures with energies, forces or stress.

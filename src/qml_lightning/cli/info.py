@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from typer import Argument
 
 from .options import Debug, Json
-from .reading import choice_table, equations_facts, model_facts, symbol
 from .screen import facts, show, show_json, table, teaching
+from .tables import choice_table, equations_facts, model_facts, symbol
 
 HELP = teaching(
     """What this installation can do, or what a model or a file of equations holds.
@@ -44,7 +44,7 @@ def command(
 def _holds_equations(path: Path) -> bool:
     from safetensors import SafetensorError, safe_open
 
-    from ..equationsfile import FORMAT
+    from ..training.equations_file import FORMAT
 
     try:
         with safe_open(path, framework="pt") as file:
@@ -54,7 +54,7 @@ def _holds_equations(path: Path) -> bool:
 
 
 def _equations(path: Path, as_json: bool) -> None:
-    from ..equationsfile import read_equations_header
+    from ..training.equations_file import read_equations_header
 
     header = read_equations_header(path)
     if as_json:
@@ -64,7 +64,7 @@ def _equations(path: Path, as_json: bool) -> None:
 
 
 def _model(path: Path, as_json: bool) -> None:
-    from ..modelfile import read_header
+    from ..model.file import read_header
     from .options import load_potential
 
     header = read_header(path)
@@ -85,8 +85,8 @@ def _installation(as_json: bool) -> None:
 
     import torch
 
-    from ..recipes import NAMED
-    from ..resources import GIB, available_memory
+    from ..machine.memory import GIB, available_memory
+    from ..model.recipe import NAMED
 
     state: dict[str, Any] = {
         "version": version("qml-lightning"),

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from typer import Argument, Option
 
 from ..errors import InputError
-from ..files import check_output, write_atomically
+from ..machine.files import check_output, write_atomically
 from .options import DATA_HELP, DataOptions, Debug, Json, LabelCheck, MachineOptions, Overwrite, spread
+from .portions import check_labels
 from .recipe_options import RECIPE, RecipeOptions
 from .screen import finite, progress, show, show_json, table, teaching, warnings_shown
-from .working import check_labels
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from ..curves import LearningCurve
+    from ..study.trends import LearningCurve
 
 HELP = teaching(
     """How errors fall with more structures and with more features, and which of the two would help more.
@@ -104,8 +104,8 @@ def command(
     targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()
     device = machine.prepare()
 
-    from ..learning import learning_curve
-    from ..recipes import Recipe
+    from ..model.recipe import Recipe
+    from ..study.learning_curve import learning_curve
 
     the_recipe = replace(recipe, features=None).make(machine.precision)
     if not isinstance(the_recipe, Recipe):
@@ -156,7 +156,7 @@ def _numbers(option: str, text: str | None, kind: Callable[[str], Number]) -> tu
 
 
 def _errors(curve: LearningCurve, data: str, test: str | None) -> Group:
-    from ..curves import QUANTITIES, WORDS
+    from ..study.trends import QUANTITIES, WORDS
 
     rows = []
     for n_features in curve.features:
@@ -177,7 +177,7 @@ def _errors(curve: LearningCurve, data: str, test: str | None) -> Group:
 
 
 def _mean(errors: Sequence[float]) -> str:
-    from ..curves import milli
+    from ..study.trends import milli
 
     spread = f" ± {milli(statistics.stdev(errors))}" if len(errors) > 1 else ""
     return milli(statistics.fmean(errors)) + spread
@@ -185,7 +185,7 @@ def _mean(errors: Sequence[float]) -> str:
 
 def _slopes(curve: LearningCurve) -> Group:
     """How errors go with numbers, where there are several."""
-    from ..curves import WORDS
+    from ..study.trends import WORDS
 
     rows = []
     for t in (*curve.trends("structures"), *curve.trends("features")):

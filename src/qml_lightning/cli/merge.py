@@ -8,10 +8,10 @@ from typing import Annotated
 from typer import Argument, Option
 
 from ..errors import InputError
-from ..files import check_output
+from ..machine.files import check_output
 from .options import Debug, Json, Overwrite, Repeated
-from .reading import equations_facts
 from .screen import progress, show, show_json, teaching
+from .tables import equations_facts
 
 HELP = teaching(
     """Add the equations of several fits, as if one fit had seen all of their structures.
@@ -43,8 +43,8 @@ def command(
     if len(equations) < 2:
         raise InputError("Name at least two files of equations to add.")
 
-    from ..equations import merged
-    from ..equationsfile import header_of, load_equations, save_equations
+    from ..training.equations import merged
+    from ..training.equations_file import header_of, load_equations, save_equations
 
     with progress() as tell:
         tell("merging", 0, len(equations))

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 from typer import Option
 
 from ..errors import InputError
-from ..resources import bytes_from
+from ..machine.memory import bytes_from
 
 if TYPE_CHECKING:
     import torch
 
     from ..datasets import Dataset
     from ..exact import ExactPotential
-    from ..potential import Potential, Predictor
-    from ..recipes import Precision
+    from ..model.potential import Potential, Predictor
+    from ..model.recipe import Precision
 
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
 Debug = Annotated[bool, Option("--debug", help="On failure, show where in the code it happened.")]
@@ -114,8 +114,8 @@ class KeepOptions:
 
     def checkpoint_for(self, model: Path, way: str | None) -> Path | None:
         """Where checkpoints go; None where there are none. An InputError if one must not be overwritten."""
-        from ..keeper import checked_path
-        from ..ways import ITERATION
+        from ..training.keeper import checked_path
+        from ..training.plan import ITERATION
 
         if way not in (None, ITERATION):
             return None
@@ -191,14 +191,14 @@ def checked_precision(text: str | None) -> Precision | None:
 
 def load_potential(model: Path) -> Potential | ExactPotential:
     """The potential of a model file."""
-    from ..modelfile import load_model
+    from ..model.file import load_model
 
     return load_model(model)
 
 
 def load_features(model: Path) -> Potential:
     """The potential of a model file, which must have random features."""
-    from ..potential import Potential
+    from ..model.potential import Potential
 
     potential = load_potential(model)
     if not isinstance(potential, Potential):

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from ..files import check_output
+from ..machine.files import check_output
 from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from .portions import predict_all
 from .screen import show, show_json, teaching
-from .working import predict_all
 
 HELP = teaching(
     """Energies, forces and stress of structures, written as extended XYZ in eV and Å.

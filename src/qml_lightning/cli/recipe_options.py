@@ -15,8 +15,8 @@ from .options import checked_precision
 
 if TYPE_CHECKING:
     from ..exact import ExactRecipe
-    from ..recipes import Automatic, Recipe
-    from ..representation import FCHL19
+    from ..model.recipe import Automatic, Recipe
+    from ..model.representations.fchl19 import FCHL19
 
 RECIPE, TARGETS = "Recipe", "What to learn from"
 KINDS = ("energies", "forces", "stress")
@@ -86,7 +86,7 @@ class RecipeOptions:
 
     def automatic(self, precision: str | None, start: Recipe | None = None) -> Recipe | Automatic | ExactRecipe:
         """As `make`; what is not given is to be chosen from the data, unless `start` or a recipe by name has it."""
-        from ..recipes import CHOOSABLE, Automatic, Recipe
+        from ..model.recipe import CHOOSABLE, Automatic, Recipe
 
         recipe = self.make(precision, start)
         if self.recipe != AUTOMATIC or start is not None or not isinstance(recipe, Recipe):
@@ -100,10 +100,10 @@ class RecipeOptions:
         """The recipe, checked; `start` is what the options change, instead of the named one."""
         from dataclasses import replace
 
-        from ..accumulation import ACCUMULATIONS
         from ..exact.recipe import METHODS
-        from ..recipefile import load_recipe
-        from ..recipes import DEFAULT, NAMED
+        from ..linear.compensated import ACCUMULATIONS
+        from ..model.recipe import DEFAULT, NAMED
+        from ..model.recipe_file import load_recipe
 
         known = {AUTOMATIC: DEFAULT, **NAMED}
         if self.recipe not in known and Path(self.recipe).is_file():
@@ -158,7 +158,7 @@ class RecipeOptions:
     def _representation(self, representation: FCHL19) -> FCHL19:
         from dataclasses import replace
 
-        from ..representation import COSINE_SERIES, ENERGIES_AND_FORCES
+        from ..model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES
 
         if self.angular is not None and self.angular != representation.angular:
             known = {"pair": ENERGIES_AND_FORCES, "series": COSINE_SERIES}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from ..files import check_output
+from ..machine.files import check_output
 from .options import (
     DATA_HELP,
     DataOptions,
@@ -21,17 +21,17 @@ from .options import (
     Overwrite,
     spread,
 )
-from .reading import choice_table, error_table, metrics_as_json, model_facts, symbol
+from .portions import check_labels, evaluate_all, resumable
 from .recipe_options import RecipeOptions
 from .screen import note, progress, show, show_json, teaching, warnings_shown
-from .working import check_labels, evaluate_all, resumable
+from .tables import choice_table, error_table, metrics_as_json, model_facts, symbol
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
     from ..exact import ExactPotential
-    from ..label_check import LabelReport
-    from ..metrics import Metrics
-    from ..potential import Potential
+    from ..model.metrics import Metrics
+    from ..model.potential import Potential
+    from ..study.label_check import LabelReport
 
 HELP = teaching(
     """Train a potential on structures with energies, forces or stress, and write it to a file.
@@ -80,8 +80,8 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    from ..distributed import joined, own_rank, several_ranks
-    from ..recipes import Automatic
+    from ..model.recipe import Automatic
+    from ..training.shared_gather import joined, own_rank, several_ranks
 
     rank = own_rank()  # of several processes only the first writes and tells
     # all that can fail early, fails now
@@ -98,10 +98,10 @@ def command(
     start = the_recipe.start if isinstance(the_recipe, Automatic) else the_recipe
 
     from .. import fit
+    from ..atoms.neighbours import check_distances, element_indices
     from ..kernels import kernels_for
-    from ..modelfile import save_model
-    from ..neighbours import check_distances, element_indices
-    from ..ways import special_way
+    from ..model.file import save_model
+    from ..training.plan import special_way
 
     checkpoint = keep.checkpoint_for(
         model,
@@ -178,7 +178,7 @@ class _Trained:
 
 
 def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
-    from ..modelfile import header_of
+    from ..model.file import header_of
 
     header = header_of(done.potential)
     projection = done.potential.projection

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Argument, Option
 
 from ..errors import InputError
-from ..files import check_output
+from ..machine.files import check_output
 from .options import DATA_HELP, DataOptions, Debug, Json, LabelCheck, MachineOptions, Overwrite, spread
-from .reading import MILLI, number
+from .portions import check_labels
 from .recipe_options import RecipeOptions
 from .screen import finite, progress, show, show_json, table, teaching, warnings_shown
-from .working import check_labels
+from .tables import MILLI, number
 
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from ..recipes import Recipe
-    from ..tune import Tried, Tuning
+    from ..model.recipe import Recipe
+    from ..study.tuning import Tried, Tuning
 
 HELP = teaching(
     """Try every combination of some fields of a recipe, and write the best recipe for `train --recipe FILE`.
@@ -97,9 +97,9 @@ def command(
     targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()
     device = machine.prepare()
 
-    from ..recipefile import save_recipe
-    from ..recipes import Recipe
-    from ..tune import as_dict, tune
+    from ..model.recipe import Recipe
+    from ..model.recipe_file import save_recipe
+    from ..study.tuning import as_dict, tune
 
     start = recipe.make(machine.precision)
     if not isinstance(start, Recipe):
@@ -136,7 +136,7 @@ def command(
 
 def _field(recipe: Recipe, text: str) -> tuple[str, list[Any]]:
     """features.sigma=4,8,16 or ridge=1e-10:1e-6:5 as a name and values."""
-    from ..recipefile import field_of
+    from ..model.recipe_file import field_of
 
     name, equals, values = (part.strip() for part in text.partition("="))
     now = field_of(recipe, name)

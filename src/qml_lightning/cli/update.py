@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from ..errors import InputError
-from ..files import atomic, check_output
+from ..machine.files import atomic, check_output
 from .options import (
     DATA_HELP,
     DataOptions,
@@ -23,9 +23,9 @@ from .options import (
     load_features,
     spread,
 )
-from .reading import model_facts
+from .portions import check_labels
 from .screen import progress, show, show_json, teaching
-from .working import check_labels
+from .tables import model_facts
 
 HELP = teaching(
     """Add structures to an earlier fit, or take them out again, without the data it was made from.
@@ -66,11 +66,11 @@ def command(
     device = machine.prepare()
     started = time.perf_counter()
 
-    from ..basis import basis_difference
-    from ..equations import extended, solved
-    from ..equationsfile import load_equations, save_equations
     from ..kernels import kernels_for
-    from ..modelfile import header_of, save_model
+    from ..model.basis import basis_difference
+    from ..model.file import header_of, save_model
+    from ..training.equations import extended, solved
+    from ..training.equations_file import load_equations, save_equations
 
     earlier = load_features(model)
     changes = {"ridge": ridge, "energy_weight": energy_weight}

@@ -1,7 +1,7 @@
 """Data sets: reading them, drawing from them, and the catalogue of public ones."""
 
+from ..atoms.dataset import Dataset, Source, concatenate
 from . import catalogue
-from .dataset import Dataset, Source, concatenate
 from .readers import from_ase, load
 from .writers import write_extxyz
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..errors import InputError
-from ..files import sha256
+from ..machine.files import sha256
 from .entries import EMBEDDED, ENTRIES, EV, Entry
 
 __all__ = [

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..atoms.structures import Labels, Structures, atoms_of, checked, offsets_from_counts
+from ..atoms.units import Units
 from ..errors import InputError
-from ..structures import Labels, Structures, atoms_of, checked, offsets_from_counts
-from ..units import Units
 
 PER_ATOM = ("numbers", "positions", "forces")
 PER_FRAME = ("counts", "cells", "periodic", "energies", "stress", "rows")

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from ..atoms.units import ENERGY_IN_EV
 from ..errors import InputError
-from ..units import ENERGY_IN_EV
 from .content import Content, Wanted
 from .entries import Entry
 from .frames import content_of_atoms, frames_of_split
-from .plausibility import total_energy_ratio
+from .unit_hints import total_energy_ratio
 
 INSTALL = 'pip install "qml-lightning[datasets]"'
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..units import Units
+from ..atoms.units import Units
 
 KCAL = Units("kcal/mol", "Å")
 EV = Units("eV", "Å")

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from ..atoms.dataset import Dataset, Source
+from ..atoms.structures import Labels, Structures
+from ..atoms.units import Units, energy_unit_named, force_unit_named, length_unit_named
 from ..errors import InputError
-from ..files import sha256
-from ..structures import Labels, Structures
-from ..units import Units, energy_unit_named, force_unit_named, length_unit_named
+from ..machine.files import sha256
 from . import catalogue
 from .content import Content, LabelKeys, Wanted, structures_and_labels
-from .dataset import Dataset, Source
 from .downloads import content_from_load_atoms, digest
 from .frames import content_of_atoms, read_frames
 from .npz import read_npz
-from .plausibility import unit_hint, unusual_length
+from .unit_hints import unit_hint, unusual_length
 
 if TYPE_CHECKING:
     from ase import Atoms

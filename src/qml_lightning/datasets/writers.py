@@ -12,9 +12,9 @@ from typing import IO, Any
 import numpy as np
 from torch import Tensor
 
+from ..atoms.structures import Structures
 from ..errors import InputError
-from ..files import atomic
-from ..structures import Structures
+from ..machine.files import atomic
 
 OPENERS: dict[str, Callable[..., IO[Any]]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
 

@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..baseline import Baseline
-from ..basis import Basis
 from ..kernels import kernels_for
-from ..potential import LocalModel, Model
-from ..projection import Projection
-from ..recipes import Precision, dtype_of
-from .kernel import energy_and_slope
+from ..model.baseline import Baseline
+from ..model.basis import Basis
+from ..model.potential import LocalModel, Model
+from ..model.projection import Projection
+from ..model.recipe import Precision, dtype_of
+from .covariance import energy_and_slope
 from .recipe import ExactRecipe
 
 

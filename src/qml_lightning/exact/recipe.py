@@ -8,10 +8,10 @@ from typing import Any, Literal
 
 import torch
 
-from .. import representation
 from ..errors import InputError
-from ..recipes import DEFAULT, check_weights
-from ..representation import FCHL19
+from ..model.recipe import DEFAULT, check_weights
+from ..model.representations import fchl19 as representation
+from ..model.representations.fchl19 import FCHL19
 
 METHODS = ("oqml", "gpr")
 

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..curves import QUANTITIES, WORDS, Along, LearningCurve, Trend
+from ..study.trends import QUANTITIES, WORDS, Along, LearningCurve, Trend
 from .summary import GREY, STYLE
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..files import write_atomically
+from ..machine.files import write_atomically
 from .summary import STYLE, check_report
 
 if TYPE_CHECKING:

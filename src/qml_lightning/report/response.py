@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from ..tune import Tried, Tuning
+from ..study.tuning import Tried, Tuning
 from .summary import GREY, STYLE, TURNS
 
 if TYPE_CHECKING:

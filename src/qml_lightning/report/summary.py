@@ -16,8 +16,8 @@ import numpy as np
 
 from ..errors import InputError
 from ..exact import ExactRecipe
-from ..files import atomic, check_output
-from ..metrics import Metrics, compare
+from ..machine.files import atomic, check_output
+from ..model.metrics import Metrics, compare
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from ..datasets import Dataset
     from ..exact import ExactPotential
-    from ..potential import Potential, Prediction
+    from ..model.potential import Potential, Prediction
 
 SUFFIXES = (".png", ".html")
 # Colours for elements, as chemists paint them but dark enough for print; the rest take turns.

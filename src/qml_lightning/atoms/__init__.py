@@ -1,0 +1,1 @@
+"""Structures: units, positions and labels, data sets, pairs of atoms within a cutoff."""

@@ -1,0 +1,139 @@
+"""A data set: structures, their labels, and where they came from."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from .structures import Labels, Structures, offsets_from_counts
+from .units import INTERNAL, Units
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set came from: what a model file keeps about its training data."""
+
+    name: str  # catalogue name, or the file name
+    path: str
+    sha256: str  # of the file; of the arrays where there is none
+    units: Units  # of the file; a Dataset is in eV and Å
+    n_structures: int  # in this data set, after the split and every draw
+    split: str = ""  # stored split, or slice such as @0:100
+    citation: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)  # label → the key of the file it was read from
+    notes: tuple[str, ...] = ()  # what a reader decided that a person should know
+    draws: tuple[str, ...] = ()  # subsample(100, seed=1) …
+    parts: tuple[Source, ...] = ()  # of a concatenation
+
+    def as_dict(self) -> dict[str, object]:
+        """Plain dictionaries, lists, strings and numbers, for JSON."""
+        return {
+            **asdict(self),
+            "keys": dict(self.keys),
+            "notes": list(self.notes),
+            "draws": list(self.draws),
+            "parts": [part.as_dict() for part in self.parts],
+        }
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Structures with their labels, in eV and Å, and where they came from."""
+
+    structures: Structures
+    labels: Labels
+    source: Source
+
+    def __len__(self) -> int:
+        return len(self.structures)
+
+    def select(self, index: Sequence[int] | np.ndarray | Tensor) -> Dataset:
+        """The structures at `index` with their labels, in that order; a mask of booleans selects where it is true."""
+        rows = np.asarray(index)
+        if rows.dtype == bool and rows.shape == (len(self),):
+            rows = rows.nonzero()[0]
+        if rows.ndim != 1 or (rows.size and (rows.dtype.kind not in "iu" or rows.min() < 0 or rows.max() >= len(self))):
+            raise InputError(f"Wanted row numbers from 0 to {len(self) - 1}, got {index!r}.")
+        return self._drawn(rows.astype(np.int64), f"select({len(rows)} rows)")
+
+    def subsample(self, n: int, seed: int) -> Dataset:
+        """`n` structures drawn without replacement; a smaller draw with the same seed is the start of a larger one."""
+        self._check_enough(n)
+        return self._drawn(self._permutation(seed)[:n], f"subsample({n}, seed={seed})")
+
+    def split(self, sizes: tuple[int, int], seed: int) -> tuple[Dataset, Dataset]:
+        """Two disjoint draws of the given sizes, such as (training, test).
+
+        The second does not depend on the size of the first: a learning curve keeps its test set.
+        """
+        first, second = sizes
+        self._check_enough(first, second)
+        order, text = self._permutation(seed), f"split(({first}, {second}), seed={seed})"
+        return (
+            self._drawn(order[:first], f"{text}[0]"),
+            self._drawn(order[len(self) - second :], f"{text}[1]"),
+        )
+
+    def _permutation(self, seed: int) -> np.ndarray:
+        # RandomState: its stream is frozen, so a seed names the same structures with every numpy to come
+        return np.random.RandomState(seed).permutation(len(self))
+
+    def _check_enough(self, *sizes: int) -> None:
+        if min(sizes) < 1:
+            raise InputError(f"Wanted {' + '.join(map(str, sizes))} structures. Draw at least one each time.")
+        if sum(sizes) > len(self):
+            wanted = " + ".join(map(str, sizes))
+            raise InputError(f"Wanted {wanted} structures, {self.source.name} has {len(self)}. Ask for fewer.")
+
+    def _drawn(self, index: np.ndarray, how: str) -> Dataset:
+        source = replace(self.source, n_structures=len(index), draws=(*self.source.draws, how))
+        structures = self.structures.select(index)
+        return Dataset(structures, self.labels.select(index, self.structures.offsets), source)
+
+
+def concatenate(datasets: Sequence[Dataset]) -> Dataset:
+    """All structures in one data set. A label that only some of them have is NaN for the others."""
+    if not datasets:
+        raise InputError("There is no data set to concatenate. Give at least one.")
+    if len(datasets) == 1:
+        return datasets[0]
+    structures = [dataset.structures for dataset in datasets]
+    sources = tuple(dataset.source for dataset in datasets)
+    return Dataset(
+        Structures(
+            torch.cat([s.numbers for s in structures]),
+            torch.cat([s.positions for s in structures]),
+            offsets_from_counts(torch.cat([s.counts for s in structures])),
+            torch.cat([s.cells for s in structures]),
+            torch.cat([s.periodic for s in structures]),
+        ),
+        Labels(*(_together(kind, datasets) for kind in ("energies", "forces", "stress"))),
+        Source(
+            name=" + ".join(source.name for source in sources),
+            path="",
+            sha256="",
+            units=INTERNAL,
+            n_structures=sum(map(len, datasets)),
+            citation="\n".join(dict.fromkeys(source.citation for source in sources if source.citation)),
+            parts=sources,
+        ),
+    )
+
+
+def _together(kind: str, datasets: Sequence[Dataset]) -> Tensor | None:
+    if all(getattr(dataset.labels, kind) is None for dataset in datasets):
+        return None
+    parts = []
+    for dataset in datasets:
+        values = getattr(dataset.labels, kind)
+        if values is None:
+            n = dataset.structures.n_atoms if kind == "forces" else len(dataset)
+            tail = {"energies": (), "forces": (3,), "stress": (3, 3)}[kind]
+            values = torch.full((n, *tail), torch.nan, dtype=torch.float64)
+        parts.append(values)
+    return torch.cat(parts)

@@ -1,0 +1,90 @@
+"""Long work in portions, so that a bar can tell how much is left."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import InputError
+from .screen import note, panel, progress
+
+if TYPE_CHECKING:
+    import torch
+
+    from ..atoms.structures import Structures
+    from ..datasets import Dataset
+    from ..model.metrics import Metrics
+    from ..model.potential import Prediction, Predictor
+    from ..study.label_check import LabelReport
+
+# Atoms in one portion: about a second of work.
+PORTION = 2000
+
+
+def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
+    """The prediction for all structures, with a bar."""
+    import torch
+
+    from ..atoms.neighbours import check_distances, element_indices
+    from ..atoms.structures import batches
+    from ..model.potential import Prediction
+
+    # told before the work and not midway, and counted from the first structure, not from that of a portion
+    element_indices(structures.numbers, predictor.basis.elements)
+    check_distances(structures)
+    parts: list[Prediction] = []
+    with progress() as tell:
+        tell("predicting", 0, len(structures))
+        for index in batches(structures.counts, PORTION):
+            parts.append(predictor.predict(structures.select(index), forces=forces, stress=stress))
+            tell("predicting", int(index[-1]) + 1, len(structures))
+    return Prediction(
+        torch.cat([part.energies for part in parts]),
+        torch.cat([part.atom_energies for part in parts]),
+        torch.cat([part.forces for part in parts if part.forces is not None]) if forces else None,
+        torch.cat([part.stress for part in parts if part.stress is not None]) if stress else None,
+    )
+
+
+def evaluate_all(predictor: Predictor, data: Dataset) -> tuple[Metrics, Prediction]:
+    """Errors on the labels of `data`, and the predictions, with a bar."""
+    from ..model.metrics import compare
+
+    labels = data.labels
+    prediction = predict_all(
+        predictor, data.structures, forces=labels.forces is not None, stress=labels.stress is not None
+    )
+    return compare(data.structures, labels, prediction), prediction
+
+
+def check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
+    """What the label check says: nothing, a warning, or an InputError when it is clear-cut."""
+    from ..study.label_check import check_labels as check
+
+    if not {"energies", "forces"} <= set(dataset.labels.kinds):
+        return None
+    found = check(dataset, device=device)
+    text = "\n".join(found.findings)
+    if found.refuse:
+        raise InputError(
+            f"The labels of {dataset.source.name} contradict each other.\n{text}\n"
+            "Correct that, or train all the same with --no-label-check."
+        )
+    if not found.ok:
+        panel("Warning", text, colour="yellow")
+    return found
+
+
+@contextmanager
+def resumable(checkpoint: Path | None) -> Iterator[None]:
+    """When the work ends badly and there is a checkpoint, say how to go on."""
+    try:
+        yield
+    except InputError:
+        raise  # the same command would be refused again
+    except BaseException:
+        if checkpoint is not None and checkpoint.exists():
+            note(f"Nothing before the checkpoint {checkpoint} is lost: give the same command again with --resume.")
+        raise

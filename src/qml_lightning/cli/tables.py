@@ -1,0 +1,185 @@
+"""Errors and models in words: tables of numbers with units, and the same as JSON."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..machine.memory import GIB
+from .screen import facts, table
+
+if TYPE_CHECKING:
+    from rich.console import Group
+
+    from ..model.metrics import Error, Metrics
+
+MILLI = 1000.0
+UNITS = {"energies": "meV", "forces": "meV/Å", "stress": "meV/Å³"}
+
+
+def symbol(number: int) -> str:
+    """H, He, Li …"""
+    from ase.data import chemical_symbols
+
+    return str(chemical_symbols[number])
+
+
+def number(value: float) -> str:
+    """Four significant digits, with thousands apart."""
+    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def error_table(title: str, metrics: Metrics) -> Group:
+    """MAE and RMSE, a line for each kind of label, and for the forces on each element."""
+    by_element = metrics.forces_by_element if len(metrics.forces_by_element) > 1 else {}
+    lines: list[tuple[str, Error | None, str]] = [
+        ("energy", metrics.energy, "meV"),
+        ("energy per atom", metrics.energy_per_atom, "meV"),
+        ("forces", metrics.forces, "meV/Å"),
+        *((f"  on {symbol(z)}", error, "meV/Å") for z, error in sorted(by_element.items())),
+        ("stress", metrics.stress, "meV/Å³"),
+    ]
+    rows = [
+        (name, number(MILLI * error.mae), number(MILLI * error.rmse), unit, f"{error.n:,}")
+        for name, error, unit in lines
+        if error is not None
+    ]
+    return table(title, ("", "MAE", "RMSE", "unit", "values"), rows, right=(1, 2, 4))
+
+
+def metrics_as_json(metrics: Metrics) -> dict[str, Any]:
+    """In eV, eV/Å and eV/Å³; null where there are no labels."""
+    plain = metrics.as_dict()
+    by_element = {symbol(int(z)): error for z, error in plain["forces_by_element"].items()}
+    return {**plain, "forces_by_element": by_element}
+
+
+def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] | None = None) -> Group:
+    """What was trained, on what, how: from the header of a model file."""
+    recipe, provenance, data = header["recipe"], header["provenance"], header["provenance"].get("data", {})
+    fchl19, versions = recipe["representation"], provenance.get("versions", {})
+    rows = provenance.get("targets", {})
+    weights = {kind: recipe[f"{kind}_weight"] for kind in ("energy", "force", "stress")}
+    lost = ", ".join(f"{max(0.0, 1.0 - part):.1g} of {name}" for name, part in (explained or {}).items())
+    return facts(
+        title,
+        {
+            "elements": ", ".join(symbol(z) for z in header["elements"]),
+            "data": _data(data),
+            "structures": f"{provenance.get('structures', 0):,} with {provenance.get('atoms', 0):,} atoms",
+            "equations": ", ".join(f"{n:,} {kind}" for kind, n in rows.items()),
+            **_method(recipe, provenance.get("solution", {}).get("ridges", [])),
+            "representation": f"FCHL19, cutoff {fchl19['cutoff']:g} Å, {fchl19['n_radial2']} + {fchl19['n_radial3']} "
+            f"radial functions, angular {fchl19['angular']} of {fchl19['n_angular']}",
+            "projection": "none"
+            if recipe["rank"] is None
+            else f"{recipe['rank']} axes" + (f"; unexplained variance {lost}" if lost else ""),
+            "weights": ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items()),
+            "chosen": _chosen(provenance.get("choice")),
+            "solver": _solver(provenance.get("solution", {})),
+            "seed": str(recipe["seed"]),
+            "trained": f"in {_seconds(provenance.get('seconds', 0.0))} with {provenance.get('kernels', '?')} kernels, "
+            f"{recipe.get('precision', 'float64')}, {provenance.get('threads', '?')} threads "
+            f"on {provenance.get('device', '?')}",
+            "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
+            "citation": str(data.get("citation", "")),
+        },
+    )
+
+
+def _method(recipe: dict[str, Any], ridges: list[dict[str, float]]) -> dict[str, str]:
+    """Features or kernels, and what holds the weights back: the best of the ridges that were tried."""
+    if "features" not in recipe:
+        of_oqml = recipe["method"] == "oqml"
+        limit = {"threshold": f"{recipe['threshold']:g}"} if of_oqml else {"ridge": f"{recipe['ridge']:g}"}
+        return {"kernels": f"{recipe['method'].upper()}, Gaussian, σ = {recipe['sigma']:g}", **limit}
+    features = recipe["features"]
+    words = f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}"
+    words += ", cos and sin pairs" if features["paired"] else ""
+    words += ", own weights for each element" if features["blocks"] else ""
+    compared = f", the best of {len(ridges)} by structures left out" if len(ridges) > 1 else ""
+    return {"features": words, "ridge": f"{recipe['ridge']:g}{compared}"}
+
+
+def _chosen(choice: dict[str, Any] | None) -> str:
+    """What was chosen from the data and what is expected of it."""
+    if choice is None:
+        return ""
+    names = ", ".join({"sigma": "σ", "energy_weight": "energy weight"}.get(name, name) for name in choice["chosen"])
+    expected = ", ".join(_error_of(kind, error) for kind, error in choice["predicted"].items())
+    return f"{names}, in {_seconds(choice['seconds'])}; expected errors {expected}"
+
+
+def _error_of(kind: str, error: float) -> str:
+    return f"{number(MILLI * error)} {UNITS[kind]}"
+
+
+def choice_table(choice: dict[str, Any] | None) -> list[Group]:
+    """Why a recipe was chosen: the smaller fits, with the best ridge of each; none if it was given."""
+    if choice is None:
+        return []
+    size, judges, kinds = choice["best"]["size"], choice["judges"], choice["best"]["errors"]
+    best: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for trial in choice["trials"]:
+        key = (trial["representation"], trial["rank"], trial["sigma"], trial["energy_weight"])
+        if trial["size"] == size and trial["score"] <= best.get(key, trial)["score"]:
+            best[key] = trial
+    rows = [
+        (f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
+         *(number(MILLI * error) for error in trial["errors"].values()), "taken" * (trial == choice["best"]), name)
+        for (name, rank, sigma, weight), trial in sorted(best.items())
+    ]  # fmt: skip
+    errors = (f"{kind} / {UNITS[kind]}" for kind in kinds)
+    heads = ["σ", "rank", "weight", "ridge", *errors, "", "representation"]
+    if len({row[-1] for row in rows}) == 1:  # most often: and a screen is narrow
+        heads, rows = heads[:-1], [row[:-1] for row in rows]
+    more = f" and {judges['more_energies']:,} energies" if judges["more_energies"] else ""
+    title = (
+        f"Fits with {size['structures']:,} structures and {size['n_features']:,} features: "
+        f"MAE on {judges['structures']:,} others{more}"
+    )
+    return [table(title, heads, rows, right=range(4 + len(kinds)))]
+
+
+def _data(source: dict[str, Any]) -> str:
+    draws = f" ({', '.join(source['draws'])})" if source.get("draws") else ""
+    if source.get("parts"):
+        return "; ".join(_data(part) for part in source["parts"]) + draws
+    split = f":{source['split']}" if source.get("split") else ""
+    return f"{source.get('name', '')}{split}{draws}"
+
+
+def _solver(solution: dict[str, Any]) -> str:
+    disk = solution.get("out_of_core")
+    if disk is not None:
+        gib = {name: f"{disk[name] / GIB:.1f} GiB" for name in ("disk_bytes", "bytes_read", "bytes_written")}
+        moved = f"{gib['bytes_read']} read, {gib['bytes_written']} written"
+        return f"direct, out of core: {gib['disk_bytes']} on disk, {moved}"
+    summed = ", compensated float32 products" if solution.get("accumulation") == "compensated" else ""
+    if "ranks" in solution:
+        return f"direct{summed}, equations by {solution['ranks']['size']} ranks"
+    if solution.get("solver") != "iterative":
+        return str(solution.get("solver", "")) + summed
+    return f"iterative, {len(solution.get('history', []))} steps: {solution.get('converged', '')}"
+
+
+def equations_facts(title: str, header: dict[str, Any]) -> Group:
+    """What equations are of, in which basis: from the header of an equations file."""
+    features, position = header["recipe"]["features"], header["position"]
+    return facts(
+        title,
+        {
+            "elements": ", ".join(symbol(z) for z in header["elements"]),
+            "data": _data(header["data"]),
+            "structures": f"{header['structures']:,} with {header['atoms']:,} atoms",
+            "equations": ", ".join(f"{part['n']:,} {kind}" for kind, part in header["parts"].items()),
+            "features": f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}",
+            "references": "as given" if header["given_reference_energies"] else "least squares",
+            "checkpoint": "" if position is None else f"{position['done']:,} of {position['of']:,} structures are in",
+        },
+    )
+
+
+def _seconds(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.1f} s"
+    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min" if seconds >= 3600 else f"{seconds / 60:.1f} min"

@@ -1,0 +1,1 @@
+"""Ridge regression with matrices that are larger than memory."""

@@ -1,0 +1,272 @@
+"""Linear equations, gathered: rows kept as they are while few, else their normal equations. Knows no atoms."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .compensated import Accumulation, add_compensated
+
+# Rows of the Gram matrix in one tile of a file, or of a pass over its lower triangle.
+GRAM_TILE = 1024
+# Size of the blocks on the diagonal that are formed whole: half of each is for nothing, and smaller ones run slower.
+DIAGONAL = 256
+# Rows that wait for one product, in bytes: each product reads and writes the whole triangle, so rows come in bulk.
+BUFFER_BYTES = 512 * 1024**2
+
+
+class Place(Protocol):
+    """What takes rows without a copy of them: room is asked for, they are written there, and taken."""
+
+    def room(self, n: int) -> Tensor:
+        """Where the next rows are to be written: (rows, columns) of any content, for n or fewer of them."""
+
+    def take(self, targets: Tensor) -> None:
+        """The rows are written, and these are their targets: (rows,) or (rows, n_targets)."""
+
+
+def append(to: Place, rows: Tensor, targets: Tensor) -> None:
+    """Copy rows (n, columns) that are there already, with their targets (n,) or (n, n_targets)."""
+    while len(rows):
+        place = to.room(len(rows))
+        n = len(place)
+        place.copy_(rows[:n])
+        to.take(targets[:n])
+        rows, targets = rows[n:], targets[n:]
+
+
+@dataclass
+class Rows:
+    """Rows and targets themselves: cheaper than their Gram matrix while there are fewer of them than columns."""
+
+    n_columns: int
+    capacity: int
+    device: torch.device | str = "cpu"
+    n_targets: int = 1  # columns of targets: rows may have several, of which a mixture is chosen late
+    n: int = 0
+    rows: Tensor = field(init=False)  # (capacity, columns) float64, the first n are filled
+    targets: Tensor = field(init=False)  # (capacity, n_targets)
+
+    def __post_init__(self) -> None:
+        self.rows = torch.empty(self.capacity, self.n_columns, dtype=torch.float64, device=self.device)
+        self.targets = torch.empty(self.capacity, self.n_targets, dtype=torch.float64, device=self.device)
+
+    def room(self, n: int) -> Tensor:
+        """Where the next n rows are to be written."""
+        return self.rows[self.n : self.n + n]
+
+    def take(self, targets: Tensor) -> None:
+        """The rows are written, and these are their targets."""
+        end = self.n + len(targets)
+        self.targets[self.n : end] = targets.view(len(targets), -1)
+        self.n = end
+
+    def filled(self) -> tuple[Tensor, Tensor]:
+        """Rows (n, columns) and targets (n, n_targets) that are there."""
+        return self.rows[: self.n], self.targets[: self.n]
+
+    def add_to_gram(self, gram: Tensor, weight: float) -> None:
+        """Lower triangle of gram += weight · ZᵀZ."""
+        add_product(gram, self.rows[: self.n], weight)
+
+    def moments(self) -> Tensor:
+        """Zᵀ targets, (columns, n_targets)."""
+        rows, targets = self.filled()
+        return rows.T @ targets
+
+    def squares(self) -> Tensor:
+        """targetsᵀ targets, (n_targets, n_targets)."""
+        return self.filled()[1].T @ self.filled()[1]
+
+    def squared_length(self, weights: Tensor) -> float:
+        """|Z w|²."""
+        return float((self.filled()[0] @ weights).square().sum())
+
+    def mix_targets(self, mixture: Tensor) -> None:
+        """targets ← targets @ mixture."""
+        self.filled()[1].copy_(self.filled()[1] @ mixture)
+
+
+@dataclass
+class Gram:
+    """ZᵀZ, Zᵀ targets and targetsᵀ targets of any number of rows."""
+
+    n_columns: int
+    device: torch.device | str = "cpu"
+    n_targets: int = 1
+    n: int = 0
+    sign: float = 1.0  # −1: rows that are added from now on are taken out
+    accumulation: Accumulation = "float64"  # how their products are made; the sum is float64 always
+    flops: float = 0.0  # of the products so far, and the seconds they took
+    seconds: float = 0.0
+    gram: Tensor = field(init=False)  # (columns, columns) float64: it squares the condition number of the rows
+    moment: Tensor = field(init=False)  # (columns, n_targets)
+    square: Tensor = field(init=False)  # (n_targets, n_targets)
+    waiting: Rows = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.waiting = Rows(self.n_columns, 0, self.device, self.n_targets)
+        self.open()
+        self.gram = torch.zeros(self.n_columns, self.n_columns, dtype=torch.float64, device=self.device)
+        self.moment = torch.zeros(self.n_columns, self.n_targets, dtype=torch.float64, device=self.device)
+        self.square = torch.zeros(self.n_targets, self.n_targets, dtype=torch.float64, device=self.device)
+
+    def room(self, n: int) -> Tensor:
+        """Where the next n rows are to be written; if more than can wait, where an equal share of them is."""
+        if self.waiting.n + n > self.waiting.capacity:
+            self.flush()
+        shares = max(1, -(-n // self.waiting.capacity))
+        return self.waiting.room(-(-n // shares))
+
+    def take(self, targets: Tensor) -> None:
+        """The rows are written, and these are their targets."""
+        self.waiting.take(targets)
+        self.n += len(targets) if self.sign > 0 else -len(targets)
+        # when as many more would not fit: no rows wait between two chunks then, as a checkpoint likes it
+        if self.waiting.n + len(targets) > self.waiting.capacity:
+            self.flush()
+
+    def flush(self) -> None:
+        """Take the waiting rows into the Gram matrix."""
+        if self.waiting.n == 0:
+            return
+        started = time.perf_counter()
+        PRODUCTS[self.accumulation](self.gram, self.waiting.filled()[0], self.sign)
+        self.seconds += time.perf_counter() - started
+        self.flops += float(self.waiting.n) * self.n_columns**2
+        self.moment += self.sign * self.waiting.moments()
+        self.square += self.sign * self.waiting.squares()
+        self.waiting.n = 0
+
+    def open(self) -> None:
+        """Make room in which rows can wait."""
+        if self.waiting.capacity == 0:
+            capacity = max(1, BUFFER_BYTES // (8 * self.n_columns))
+            self.waiting = Rows(self.n_columns, capacity, self.device, self.n_targets)
+
+    def close(self) -> None:
+        """Take in the waiting rows, and give back the memory in which they waited."""
+        self.flush()
+        self.waiting = Rows(self.n_columns, 0, self.device, self.n_targets)
+
+    def add_to_gram(self, gram: Tensor, weight: float) -> None:
+        """Lower triangle of gram += weight · ZᵀZ."""
+        self.flush()
+        gram.add_(self.gram, alpha=weight)
+
+    def moments(self) -> Tensor:
+        """Zᵀ targets, (columns, n_targets)."""
+        self.flush()
+        return self.moment
+
+    def squares(self) -> Tensor:
+        """targetsᵀ targets, (n_targets, n_targets)."""
+        self.flush()
+        return self.square
+
+    def squared_length(self, weights: Tensor) -> float:
+        """|Z w|² = wᵀ ZᵀZ w, from the lower triangle."""
+        self.flush()
+        total = 0.0
+        for first, last, tile in lower_tiles(self.gram):
+            left = tile[:, :first] @ weights[:first]
+            inner = tile[:, first:].tril()
+            here = weights[first:last]
+            total += float(here @ (2.0 * left + (inner + inner.tril(-1).T) @ here))
+        return total
+
+    def mix_targets(self, mixture: Tensor) -> None:
+        """targets ← targets @ mixture."""
+        self.flush()
+        self.moment = self.moment @ mixture
+        self.square = mixture.T @ self.square @ mixture
+
+
+Part = Rows | Gram
+
+
+def equations_for(n_rows: int, n_columns: int, device: torch.device | str = "cpu", n_targets: int = 1) -> Part:
+    """The cheaper of the two forms for that many rows."""
+    return Rows(n_columns, n_rows, device, n_targets) if n_rows <= n_columns else Gram(n_columns, device, n_targets)
+
+
+def memory_for(n_rows: int, n_columns: int) -> int:
+    """Bytes that `equations_for` will take."""
+    return 8 * n_columns * min(n_rows, n_columns) + (BUFFER_BYTES if n_rows > n_columns else 0)
+
+
+def grown(part: Part, n_more: int) -> Part:
+    """The same equations with room for `n_more` rows (negative: room to take rows out), in the form that then does."""
+    if isinstance(part, Gram):
+        part.flush()  # what waits goes in with the sign it came with
+        part.open()
+        return part
+    # rows cannot be told apart once they are in: only a Gram matrix can lose some
+    total = part.n + n_more if n_more >= 0 else part.n_columns + 1
+    larger = equations_for(total, part.n_columns, part.device, part.n_targets)
+    append(larger, *part.filled())
+    if isinstance(larger, Gram):
+        larger.flush()
+    return larger
+
+
+def as_gram(part: Part) -> Gram:
+    """The same equations as a Gram matrix, for those of which many solutions are wanted."""
+    if isinstance(part, Gram):
+        return part
+    gram = Gram(part.n_columns, part.device, part.n_targets)
+    append(gram, *part.filled())
+    gram.close()
+    return gram
+
+
+def added(one: Part, other: Part) -> Part:
+    """The equations of both; the first is used up."""
+    if isinstance(other, Rows):
+        together = grown(one, other.n)
+        append(together, *other.filled())
+    elif isinstance(one, Rows):
+        return added(other, one)
+    else:
+        together = one
+        one.n += other.n
+        other.add_to_gram(one.gram, 1.0)
+        one.moment = one.moments() + other.moments()
+        one.square = one.squares() + other.squares()
+    if isinstance(together, Gram):
+        together.close()
+    return together
+
+
+def lower_tiles(gram: Tensor) -> Iterator[tuple[int, int, Tensor]]:
+    """The lower triangle as views of long, low tiles: first row, last row, (last − first, last)."""
+    for first in range(0, gram.shape[0], GRAM_TILE):
+        last = min(first + GRAM_TILE, gram.shape[0])
+        yield first, last, gram[first:last, :last]
+
+
+def add_product(gram: Tensor, rows: Tensor, weight: float) -> None:
+    """Lower triangle of gram += weight · rowsᵀ rows: the square below the diagonal, then both triangles likewise.
+
+    Squares run faster than long tiles, for which a matrix product packs all of the rows anew each time.
+    """
+    n = len(gram)
+    if n <= DIAGONAL:
+        gram.addmm_(rows.T, rows, alpha=weight)
+        return
+    half = -(-n // 128) * 64  # where cache lines begin
+    gram[half:, :half].addmm_(rows[:, half:].T, rows[:, :half], alpha=weight)
+    add_product(gram[:half, :half], rows[:, :half], weight)
+    add_product(gram[half:, half:], rows[:, half:], weight)
+
+
+# Ways to add weight · rowsᵀ rows to the lower triangle of a Gram matrix.
+PRODUCTS: dict[Accumulation, Callable[[Tensor, Tensor, float], None]] = {
+    "float64": add_product,
+    "compensated": add_compensated,
+}

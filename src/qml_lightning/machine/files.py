@@ -1,0 +1,114 @@
+"""Files: checksums, and writing that either happens wholly or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import hashlib
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from ..errors import InputError, ResourceError
+
+# What the system says when a disk, a quota or a limit is full.
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+# What it says when a disk cannot be told to flush.
+NO_FLUSH = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS}
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """Hexadecimal SHA-256 of a file."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+    """The path to write to, links followed; an InputError if writing there would fail or destroy something.
+
+    Call it before any work: a full training run must not end at a folder that cannot be written.
+    """
+    given = Path(path).expanduser()
+    path = Path(os.path.realpath(given))
+    if path.is_dir():
+        raise InputError(f"{given} is a folder. Give the name of a file in it, such as {given / 'model.safetensors'}.")
+    if path.exists() and not path.is_file():
+        raise InputError(f"{given} is a device or a pipe, not a file. Files are written whole and then moved in place.")
+    if path.exists() and not overwrite:
+        raise InputError(f"{given} exists and is not overwritten. Choose another name, or ask for --overwrite.")
+    if not path.parent.is_dir():
+        raise InputError(f"The folder {path.parent} does not exist. Make it first: mkdir -p {path.parent}")
+    try:
+        # asking the permissions is not enough: the disk may be read-only, or the user an administrator
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InputError(f"Cannot write in the folder {path.parent}: {error.strerror}. Choose another one.") from error
+    return path
+
+
+@contextlib.contextmanager
+def atomic(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
+    """A temporary path in the same folder that becomes `path` when the block ends well, and vanishes when it does not.
+
+    with atomic("model.safetensors") as temporary:
+        temporary.write_bytes(data)
+    """
+    path = check_output(path, overwrite)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(_mode(path))
+        _flush(temporary)
+    except BaseException as problem:
+        temporary.unlink(missing_ok=True)
+        if isinstance(problem, OSError) and problem.errno in FULL:
+            raise ResourceError(
+                f"{path} was not written: {problem.strerror}. What was there before is unharmed. Make room in "
+                f"{path.parent}, or choose another folder."
+            ) from problem
+        raise
+    if path.exists() and not overwrite:  # it came while we worked: keep both, lose nothing
+        raise InputError(f"{path} was made by someone else meanwhile. What was to be written is kept as {temporary}.")
+    os.replace(temporary, path)
+    _flush(path.parent)
+
+
+def sweep_up(path: str | os.PathLike[str]) -> None:
+    """Remove what writing `path` left behind when it was killed. Only for a file that nobody else writes."""
+    path = Path(os.path.realpath(Path(path).expanduser()))
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
+        left.unlink(missing_ok=True)
+
+
+def write_atomically(path: str | os.PathLike[str], data: bytes, *, overwrite: bool = True) -> None:
+    """`data` as the whole content of `path`. A reader sees the old file or the new one, never a part of it."""
+    with atomic(path, overwrite=overwrite) as temporary:
+        temporary.write_bytes(data)
+
+
+def _mode(path: Path) -> int:
+    """Permissions of the file that is replaced, or those any new file gets (mkstemp gives owner only)."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def _flush(path: Path) -> None:
+    """To the disk, not only to the cache: a power cut after `os.replace` must not leave an empty file."""
+    if path.is_dir() and os.name == "nt":  # folders cannot be opened there
+        return
+    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
+    try:
+        os.fsync(handle)
+    except OSError as problem:
+        if problem.errno not in NO_FLUSH:  # some network disks cannot; but a disk may tell only now that it is full
+            raise
+    finally:
+        os.close(handle)

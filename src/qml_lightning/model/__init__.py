@@ -1,0 +1,1 @@
+"""A trained potential and its parts: recipe, representation, axes, random features, weights."""

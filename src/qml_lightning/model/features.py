@@ -1,0 +1,128 @@
+"""Random features: RFF, ORF and SORF differ in how the linear map is drawn, and share all the rest."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..kernels import FeatureMap
+
+Method = Literal["sorf", "rff", "orf"]
+
+
+@dataclass(frozen=True)
+class FeatureSettings:
+    """How the features of every element are drawn."""
+
+    method: Method = "sorf"
+    n_features: int = 8192
+    sigma: float = 8.0  # width of the Gaussian kernel that the features approximate
+    n_transforms: int = 2  # Hadamard transforms of SORF; with one, PCA's concentrated inputs give gross errors
+    chi_scaled: bool = False  # SORF: rows as long as those of a Gaussian matrix, instead of all √d/σ
+    paired: bool = False  # cos and sin of the same frequency, instead of cos with a random phase
+    blocks: bool = False  # every element its own weights, instead of one shared vector
+
+    def weights_of_each(self, n_elements: int) -> int:
+        """How many weights a feature has."""
+        return n_elements if self.blocks else 1
+
+    def n_weights(self, n_elements: int) -> int:
+        """Length of the weight vector."""
+        return self.n_features * self.weights_of_each(n_elements)
+
+    def check(self, rank: int) -> None:
+        """Nothing, or an InputError with the remedy."""
+        if self.method not in LINEAR_MAPS:
+            raise InputError(f"Unknown feature map {self.method!r}. Known are {', '.join(LINEAR_MAPS)}.")
+        if not self.sigma > 0:
+            raise InputError(f"The kernel width sigma must be positive, got {self.sigma}.")
+        if self.n_features < 1 or (self.paired and self.n_features % 2):
+            even = "even and " if self.paired else ""
+            raise InputError(f"The number of features must be {even}positive, got {self.n_features}.")
+        if self.method != "sorf":
+            return
+        power = 2 ** math.ceil(math.log2(max(rank, 2)))
+        if rank != power:
+            raise InputError(f'SORF needs a power-of-two rank, got {rank}. Use rank={power}, or method="rff".')
+        unit = rank * (1 + self.paired)
+        if self.n_features % unit:
+            near = max(unit, round(self.n_features / unit) * unit)
+            raise InputError(
+                f"SORF with rank {rank} needs a multiple of {unit} features, got {self.n_features}. Use {near}."
+            )
+        if self.n_transforms < 1:
+            raise InputError(f"SORF needs at least one Hadamard transform, got {self.n_transforms}. Use 2.")
+
+
+@dataclass(frozen=True)
+class _Linear:
+    """The linear part of one element's map."""
+
+    signs: Tensor | None = None
+    row_scale: Tensor | None = None
+    matrix: Tensor | None = None
+
+
+def _chi(rank: int, n: int, random: np.random.Generator) -> np.ndarray:
+    """Lengths of n Gaussian vectors of dimension `rank`."""
+    return np.sqrt(random.chisquare(rank, n))
+
+
+def _gaussian(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> _Linear:
+    """Rows ~ N(0, 1/σ²)."""
+    return _Linear(matrix=torch.from_numpy(random.standard_normal((n, rank)) / settings.sigma))
+
+
+def _orthogonal(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> _Linear:
+    """S Q / σ: blocks of orthogonal rows, as long as those of a Gaussian matrix."""
+    blocks = []
+    for _ in range(math.ceil(n / rank)):
+        q, r = np.linalg.qr(random.standard_normal((rank, rank)))
+        blocks.append(q * np.sign(np.diag(r)))  # the sign makes Q uniform over the orthogonal group
+    q = np.concatenate(blocks)[:n]
+    return _Linear(matrix=torch.from_numpy(_chi(rank, n, random)[:, None] * q / settings.sigma))
+
+
+def _structured(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> _Linear:
+    """(√d/σ) H D_n … H D_1 with orthonormal H, stacked n/d times; √d becomes χ_d when scaled."""
+    signs = random.integers(0, 2, (n // rank, settings.n_transforms, rank)) * 2.0 - 1.0
+    length = _chi(rank, n, random) if settings.chi_scaled else np.full(n, math.sqrt(rank))
+    # the kernels' H has entries ±1: each transform carries 1/√d
+    scale = length / settings.sigma / rank ** (settings.n_transforms / 2)
+    return _Linear(signs=torch.from_numpy(signs), row_scale=torch.from_numpy(scale))
+
+
+LINEAR_MAPS: dict[str, Callable[[FeatureSettings, int, int, np.random.Generator], _Linear]] = {
+    "sorf": _structured,
+    "rff": _gaussian,
+    "orf": _orthogonal,
+}
+
+
+def draw_maps(
+    settings: FeatureSettings, n_elements: int, rank: int, random: np.random.Generator
+) -> tuple[FeatureMap, ...]:
+    """One feature map for each element, in float64 on the CPU."""
+    settings.check(rank)
+    n = settings.n_features // (1 + settings.paired)
+    maps = []
+    for _ in range(n_elements):
+        linear = LINEAR_MAPS[settings.method](settings, rank, n, random)
+        phases = np.zeros(n) if settings.paired else random.uniform(0.0, 2.0 * math.pi, n)
+        maps.append(
+            FeatureMap(torch.from_numpy(phases), settings.paired, linear.signs, linear.row_scale, linear.matrix)
+        )
+    return tuple(maps)
+
+
+def columns_of(maps: Sequence[FeatureMap], element: int, blocks: bool) -> slice:
+    """Which entries of the weight vector belong to `element`: all of them when weights are shared."""
+    n = maps[0].n_features
+    return slice(element * n, (element + 1) * n) if blocks else slice(0, n)

@@ -1,0 +1,1 @@
+"""Representations of atomic environments, one file for each kind."""

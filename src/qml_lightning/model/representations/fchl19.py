@@ -1,0 +1,85 @@
+"""FCHL19: atomic environments as vectors of two- and three-body functions."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...errors import InputError
+from ...kernels import Angular, FCHL19Arguments
+
+
+@dataclass(frozen=True)
+class FCHL19:
+    """Parameters of the representation, as in the paper (docs/conventions.md)."""
+
+    cutoff: float = 6.0  # Å, of both body orders
+    n_radial2: int = 24
+    n_radial3: int = 20
+    eta2: float = 0.32
+    eta3: float = 2.7  # Å⁻²
+    decay2: float = 1.8
+    decay3: float = 0.57
+    weight3: float = 13.4  # c3 of the paper with "pair"; with "series" it also stands for 2 exp(−ζ²/2)
+    zeta: float = math.pi
+    angular: Angular = "pair"  # "pair": cos θ and sin θ; "series": cos nθ, n = 0..n_angular − 1
+    n_angular: int = 2
+
+    def __post_init__(self) -> None:
+        for name in ("cutoff", "eta2", "eta3", "zeta"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"FCHL19 needs {name} > 0, got {getattr(self, name)}.")
+        if min(self.n_radial2, self.n_radial3) < 0 or self.n_radial2 + self.n_radial3 == 0:
+            raise InputError(
+                "FCHL19 needs at least one radial function and no negative number, got "
+                f"n_radial2 = {self.n_radial2}, n_radial3 = {self.n_radial3}."
+            )
+        if self.angular not in ("pair", "series"):
+            raise InputError(f'The angular part is "pair" or "series", got {self.angular!r}.')
+        if self.angular == "pair" and self.n_angular != 2:
+            raise InputError(f'The angular pair has 2 functions, got {self.n_angular}. Use angular="series" for more.')
+        if self.n_angular < 1:
+            raise InputError(f"The angular series needs at least one function, got {self.n_angular}.")
+
+    def arguments(self, n_elements: int) -> FCHL19Arguments:
+        """What the kernels are told, for `n_elements` elements."""
+        weight3 = self.weight3 * math.sqrt(self.eta3 / math.pi)
+        if self.angular == "pair":
+            weight3 *= 2.0 * math.exp(-(self.zeta**2) / 2.0)
+        return FCHL19Arguments(
+            n_elements=n_elements,
+            n_radial2=self.n_radial2,
+            n_radial3=self.n_radial3,
+            angular=self.angular,
+            n_angular=self.n_angular,
+            cutoff=self.cutoff,
+            eta2=self.eta2,
+            eta3=self.eta3,
+            decay2=self.decay2,
+            decay3=self.decay3,
+            weight3=weight3,
+        )
+
+
+# The paper's two parameter sets, and the cosine series that serves better when there are many features; for energies
+# alone with the radial functions for energies, as a Monte Carlo search found them (benchmarks/monte_carlo.py).
+ENERGIES = FCHL19(n_radial2=23, n_radial3=22, eta2=0.27, eta3=5.6, decay2=2.78, decay3=2.1, weight3=60.1)
+ENERGIES_AND_FORCES = FCHL19()
+COSINE_SERIES = FCHL19(weight3=0.2, angular="series", n_angular=4)
+ENERGIES_SERIES = FCHL19(
+    n_radial2=23,
+    n_radial3=23,
+    eta2=0.267,
+    eta3=7.07,
+    decay2=2.78,
+    decay3=2.12,
+    weight3=0.462,
+    angular="series",
+    n_angular=4,
+)
+PRESETS = {
+    "energies": ENERGIES,
+    "energies-and-forces": ENERGIES_AND_FORCES,
+    "cosine-series": COSINE_SERIES,
+    "energies-series": ENERGIES_SERIES,
+}

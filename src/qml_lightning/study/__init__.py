@@ -1,0 +1,1 @@
+"""Studies of many fits: learning curves, searches, and a check of labels."""

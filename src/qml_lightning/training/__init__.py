@@ -1,0 +1,1 @@
+"""From labelled structures to a potential: problem, plan, rows, equations, solvers, checkpoints."""

@@ -1,0 +1,1 @@
+"""Hyper-parameters chosen from the training data by smaller fits."""

@@ -1,0 +1,156 @@
+"""Files of equations: what a fit gathered and the basis it did so in, to add to, to solve again, or to go on from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..linear.normal_equations import Gram, Part, Rows, append, lower_tiles, memory_for
+from ..machine.memory import Memory
+from ..machine.tensors import open_tensors, write_tensors
+from ..model.baseline import Baseline, References
+from ..model.file import basis_tensors, read_basis, read_tensor
+from .equations import Equations
+
+FORMAT = "qml-lightning-equations"
+FORMAT_VERSION = 1  # raised when an older package could no longer read the file
+
+
+@dataclass(frozen=True)
+class Position:
+    """How far a fit has come: all rows of the first `done` structures are in."""
+
+    done: int
+    of: int
+
+
+def save_equations(
+    equations: Equations, path: str | Path, *, overwrite: bool = False, position: Position | None = None
+) -> None:
+    """Write `equations` to `path`, atomically. Of a Gram matrix only the lower triangle, a tile at a time."""
+    write_tensors(path, FORMAT, header_of(equations, position), _tensors(equations), overwrite=overwrite)
+
+
+def header_of(equations: Equations, position: Position | None = None) -> dict[str, Any]:
+    """The JSON header that `save_equations` writes."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "elements": list(equations.elements),
+        "recipe": equations.recipe.as_dict(),
+        "given_reference_energies": equations.given,
+        "structures": len(equations.structures),
+        "atoms": equations.atoms,
+        "data": equations.data,
+        "choice": equations.choice,
+        "n_weights": equations.n_weights,
+        "parts": {kind: _form(part) for kind, part in equations.parts.items()},
+        "position": None if position is None else {"done": position.done, "of": position.of},
+    }
+
+
+def _form(part: Part) -> dict[str, Any]:
+    common = {"n": part.n, "n_targets": part.n_targets}
+    if isinstance(part, Rows):
+        return {"form": "rows", **common, "capacity": part.capacity}
+    return {"form": "gram", **common, "waiting": part.waiting.n}
+
+
+def _tensors(equations: Equations) -> dict[str, Tensor]:
+    tensors = {
+        "origin": equations.references.origin.energies,
+        "references": equations.references.sums,
+        "structures": equations.structures,
+        **basis_tensors(equations),
+    }
+    for kind, part in equations.parts.items():
+        rows = part if isinstance(part, Rows) else part.waiting
+        if rows.n:
+            tensors[f"{kind}.rows"], tensors[f"{kind}.targets"] = rows.filled()
+        if isinstance(part, Gram):
+            tensors[f"{kind}.moment"], tensors[f"{kind}.square"] = part.moment, part.square
+            tensors |= {f"{kind}.gram.{first}": tile for first, _, tile in lower_tiles(part.gram)}
+    return tensors
+
+
+def read_equations_header(path: str | Path) -> dict[str, Any]:
+    """The JSON header of an equations file, checked to be ours and of a version that is known."""
+    with open_tensors(path, FORMAT, FORMAT_VERSION, "equations") as (header, _):
+        return header
+
+
+def load_equations(path: str | Path, *, device: torch.device | str = "cpu") -> Equations:
+    """The equations that `save_equations` wrote, complete."""
+    equations, position = load_state(path, device=device)
+    if position is not None:
+        raise InputError(
+            f"{path} is the checkpoint of a fit that came to {position.done} of {position.of} structures. "
+            "Finish it with train --resume, and keep its equations with --equations."
+        )
+    return equations
+
+
+def load_state(path: str | Path, *, device: torch.device | str = "cpu") -> tuple[Equations, Position | None]:
+    """The equations of a file, and for a checkpoint how far it came."""
+    with open_tensors(path, FORMAT, FORMAT_VERSION, "equations") as (header, file):
+        n = int(header["n_weights"])
+        forms = header["parts"]
+        Memory().require(
+            sum(memory_for(n + 1 if form["form"] == "gram" else form["capacity"], n) for form in forms.values()),
+            f"Reading equations for {n} weights",
+            "Close other programs, or use a machine with more memory.",
+        )
+        elements, recipe, projection, maps = read_basis(header, file)
+        k = 1 + len(elements)
+        if n != recipe.features.n_weights(len(elements)):
+            raise KeyError(f"equations for {n} weights")
+        position = header["position"]
+        equations = Equations(
+            elements,
+            recipe,
+            projection,
+            maps,
+            {kind: _read_part(file, kind, form, n, device) for kind, form in forms.items()},
+            References(
+                Baseline(elements, read_tensor(file, "origin", (len(elements),))),
+                read_tensor(file, "references", (k, k)),
+            ),
+            header["given_reference_energies"],
+            read_tensor(file, "structures", (header["structures"],)),
+            header["atoms"],
+            header["data"],
+            header.get("choice"),  # files of before there was one
+        )
+        return equations, None if position is None else Position(position["done"], position["of"])
+
+
+def _read_part(file: Any, kind: str, form: dict[str, Any], n: int, device: torch.device | str) -> Part:
+    n_targets = form["n_targets"]
+    part: Part
+    if form["form"] == "rows":
+        part = Rows(n, form["capacity"], device, n_targets)
+        waiting, rows = form["n"], part
+    else:
+        part = Gram(n, device, n_targets, form["n"])
+        waiting, rows = form["waiting"], part.waiting
+        part.moment = read_tensor(file, f"{kind}.moment", (n, n_targets)).to(device)
+        part.square = read_tensor(file, f"{kind}.square", (n_targets, n_targets)).to(device)
+        opening = f"{kind}.gram."
+        firsts = sorted(int(name.removeprefix(opening)) for name in file.keys() if name.startswith(opening))  # noqa: SIM118
+        if firsts[:1] != [0]:
+            raise KeyError(f"{opening}0")
+        for first, last in pairwise([*firsts, n]):
+            part.gram[first:last, :last] = read_tensor(file, f"{kind}.gram.{first}", (last - first, last))
+    if waiting:
+        append(
+            rows,
+            read_tensor(file, f"{kind}.rows", (waiting, n)).to(device),
+            read_tensor(file, f"{kind}.targets", (waiting, n_targets)).to(device),
+        )
+    return part

@@ -1,0 +1,162 @@
+"""The rows of all labels without the rows: products with weights and with residuals."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from ..atoms.structures import Structures, batches
+from ..linear.preconditioner import Parted
+from ..model.basis import Basis
+from ..model.recipe import Recipe
+from .rows import VOIGT, Environments, Tangents, environments
+
+# Atoms whose pairs and Jacobians are in memory at once while the environments are gathered.
+ATOMS_AT_ONCE = 2048
+
+
+@dataclass(frozen=True)
+class MatrixFreeRows:
+    """Rows of energies, forces and virials, each times its factor, in the order of `kinds`.
+
+    Z w is a prediction: per-atom energies and slopes, then tangents · slopes.
+    Zᵀ v is a directional derivative: tangents added up with the residuals, then one moment of the features.
+    Memory: environments and tangents, but no (rows, weights) array. Environments, tangents and angles are in the
+    precision of the basis and the same numbers each time; all products and sums with them are float64.
+    """
+
+    basis: Basis
+    at: Environments
+    kinds: tuple[str, ...]
+    factor: Tensor  # (rows,) weight of each row, 0 where its label is not known
+
+    @property
+    def n_columns(self) -> int:
+        return self.basis.n_weights
+
+    @cached_property
+    def _atoms_by_element(self) -> list[Tensor]:
+        return [(self.at.element == e).nonzero()[:, 0] for e in range(len(self.basis.maps))]
+
+    @cached_property
+    def _rho_by_element(self) -> list[Tensor]:
+        return [self.at.rho[atoms].contiguous() for atoms in self._atoms_by_element]
+
+    def times(self, weights: Tensor) -> Tensor:
+        """Z w, (rows,)."""
+        at, basis = self.at, self.basis
+        energy = torch.zeros(len(at.rho), dtype=torch.float64, device=basis.device)
+        slope = torch.zeros_like(at.rho, dtype=torch.float64)
+        for e, (atoms, rho) in enumerate(zip(self._atoms_by_element, self._rho_by_element, strict=True)):
+            energy[atoms], slope[atoms] = basis.kernels.energy_and_slope(basis.maps[e], rho, weights[basis.columns(e)])
+        parts = []
+        for kind in self.kinds:
+            if kind == "energies":
+                total = torch.zeros(at.n_structures, dtype=torch.float64, device=basis.device)
+                parts.append(total.index_add_(0, at.structure, energy))
+            else:
+                moving = at.tangents[kind]
+                products = basis.kernels.tangent_products(moving.vector, moving.owner, slope)
+                total = torch.zeros(moving.n_rows, dtype=torch.float64, device=basis.device)
+                parts.append(total.index_add_(0, moving.row, products))
+        return torch.cat(parts) * self.factor
+
+    def transposed_times(self, residual: Tensor) -> Tensor:
+        """Zᵀ v, (weights,)."""
+        at, basis = self.at, self.basis
+        parts = dict(zip(self.kinds, (residual * self.factor).split(self._rows_of_kinds), strict=True))
+        coefficients = parts["energies"][at.structure] if "energies" in parts else None
+        moves = torch.zeros_like(at.rho, dtype=torch.float64) if at.tangents else None
+        for kind, moving in at.tangents.items():
+            assert moves is not None
+            by = parts[kind][moving.row]
+            moves += basis.kernels.tangent_sums(moving.vector, moving.owner, by, len(at.rho), torch.float64)
+        out = torch.zeros(self.n_columns, dtype=torch.float64, device=basis.device)
+        for e, (atoms, rho) in enumerate(zip(self._atoms_by_element, self._rho_by_element, strict=True)):
+            out[basis.columns(e)] += basis.kernels.feature_moment(
+                basis.maps[e],
+                rho,
+                None if coefficients is None else coefficients[atoms].contiguous(),
+                None if moves is None else moves[atoms].contiguous(),
+            )
+        return out
+
+    @property
+    def _rows_of_kinds(self) -> list[int]:
+        return [self.at.n_structures if k == "energies" else self.at.tangents[k].n_rows for k in self.kinds]
+
+    def parted(self, n_small: int) -> Parted:
+        """The same rows in the first `n_small` features of each map, the small model, and in the rest."""
+        n, paired = self.basis.maps[0].n_features, self.basis.maps[0].paired
+
+        def joined(small: Tensor, rest: Tensor) -> Tensor:
+            halves = [
+                part.view(-1, 1 + paired, size // (1 + paired))
+                for part, size in ((small, n_small), (rest, n - n_small))
+            ]
+            return torch.cat(halves, -1).flatten()
+
+        rest = self._with_part(n_small, n) if n_small < n else None
+        return Parted(self._with_part(0, n_small), rest, n_small / n, joined)
+
+    def _with_part(self, first: int, last: int) -> MatrixFreeRows:
+        part = replace(self, basis=self.basis.part(first, last))
+        # environments do not depend on the features: share what was gathered
+        part.__dict__.update(_atoms_by_element=self._atoms_by_element, _rho_by_element=self._rho_by_element)
+        return part
+
+
+def gather(basis: Basis, structures: Structures, kinds: Collection[str]) -> Environments:
+    """Environments and tangents of all structures, a bounded number of atoms at a time."""
+    first_atom = 0
+    rho, element, structure = [], [], []
+    moving: dict[str, list[tuple[Tangents, int, int]]] = {kind: [] for kind in kinds if kind != "energies"}
+    for index in batches(structures.counts, ATOMS_AT_ONCE):
+        part = structures.select(index)
+        at = environments(basis, part, kinds)
+        rho.append(at.rho)
+        element.append(at.element)
+        structure.append(at.structure + int(index[0]))
+        for kind, runs in moving.items():
+            per_row = {"forces": 3 * first_atom, "stress": len(VOIGT) * int(index[0])}[kind]
+            runs.append((at.tangents[kind], first_atom, per_row))
+        first_atom += part.n_atoms
+    return Environments(
+        torch.cat(rho),
+        torch.cat(element),
+        torch.cat(structure),
+        len(structures),
+        {
+            kind: Tangents(
+                torch.cat([part.vector for part, _, _ in runs]),
+                torch.cat([part.owner + atom for part, atom, _ in runs]),
+                torch.cat([part.row + row for part, _, row in runs]),
+                sum(part.n_rows for part, _, _ in runs),
+            )
+            for kind, runs in moving.items()
+        },
+    )
+
+
+def matrix_free(
+    basis: Basis, structures: Structures, targets: dict[str, Tensor], recipe: Recipe
+) -> tuple[MatrixFreeRows, Tensor]:
+    """The rows of `targets` (design.targets_of) as an operator, and their targets with the same factors, (rows,)."""
+    size = structures.counts.double() ** -recipe.size_exponent
+    factors, values = [], []
+    for kind, target in targets.items():
+        y = target.flatten()
+        factor = torch.full_like(y, recipe.weight_of(kind))
+        if kind != "forces":
+            factor *= size.repeat_interleave(len(y) // len(structures))
+        known = y.isfinite()
+        factors.append(torch.where(known, factor, 0.0))
+        values.append(torch.where(known, y * factor, 0.0))
+    rows = MatrixFreeRows(
+        basis, gather(basis, structures, targets), tuple(targets), torch.cat(factors).to(basis.device)
+    )
+    return rows, torch.cat(values).to(basis.device)

@@ -1,0 +1,1 @@
+"""Solvers of a fit, behind one interface: direct, on disk, iterative."""
