@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
@@ -20,9 +19,9 @@ from ..atoms.structures import Labels, Structures, checked
 from ..errors import InputError
 from ..kernels import FeatureMap
 from ..linear.compensated import accumulation_on
-from ..linear.direct import EIGEN_FROM, Term, dual_rows, memory_for_fit, ridge_path, solve, solve_judged
+from ..linear.direct import EIGEN_FROM, Term, memory_for_fit, ridge_path, solve
 from ..linear.normal_equations import Gram, Part, added, equations_for, grown
-from ..linear.ridge import compared, least_ridge
+from ..linear.ridge import Ridge
 from ..machine.memory import Memory
 from ..model.baseline import Baseline, References, fit_baseline, given_baseline, references_from
 from ..model.basis import Basis, Drawn, basis_difference, draw, make_basis
@@ -31,9 +30,6 @@ from ..model.projection import Projection
 from ..model.recipe import Recipe
 from .problem import Problem, Progress, counts_of
 from .rows import Environing, environments, labelled_rows
-
-# By how much a ridge that was chosen may be made larger, where it is lost in rounding.
-LARGER = (3.0, 10.0, 30.0, 100.0)
 
 
 @dataclass
@@ -326,6 +322,11 @@ def extended(
     )
 
 
+def least_ridge(choice: Mapping[str, Any] | None) -> float | None:
+    """Smallest value that a chosen ridge may take (0 in files of earlier versions); None where the ridge was given."""
+    return None if choice is None or "ridge" not in choice["chosen"] else float(choice.get("least_ridge", 0.0))
+
+
 def solved(
     equations: Equations,
     recipe: Recipe | None = None,
@@ -346,18 +347,10 @@ def solved(
     terms = equations.terms(recipe, baseline)
     if not use_up:
         return equations.potential(ridge_path(terms, [recipe.ridge])[0], recipe, baseline, **more)
-    least = least_ridge(equations.choice)
-    ridges = (recipe.ridge, *(factor * recipe.ridge for factor in LARGER if least is not None))
-    if least is not None and judges and dual_rows(list(equations.parts.values())) is not None:
-        weights, ridge, errors = solve_judged(terms, *ridges, judges=judges, least=least)
-        more["solution"] = {**more.get("solution", {}), "ridges": compared(errors)}
-        first = next(iter(errors))
-    else:
-        weights, ridge = solve(terms, *ridges)
-        first = ridge
-    if first != recipe.ridge:
-        warnings.warn(f"The ridge {recipe.ridge:g} is lost in rounding; {ridge:g} was taken.", stacklevel=2)
-    return equations.potential(weights, replace(recipe, ridge=ridge), baseline, **more)
+    found = solve(terms, Ridge(recipe.ridge, least_ridge(equations.choice)), groups=judges)
+    if found.report:
+        more["solution"] = {**more.get("solution", {}), **found.report}
+    return equations.potential(found.weights, replace(recipe, ridge=found.ridge), baseline, **more)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,6 @@ from ..exact import ExactRecipe
 from ..kernels import FeatureMap
 from ..linear.direct import memory_for_fit
 from ..linear.normal_equations import Gram
-from ..linear.ridge import least_ridge
 from ..machine.memory import Memory
 from ..model.basis import Basis, Drawn, draw, make_basis
 from ..model.potential import Potential
@@ -23,7 +22,7 @@ from ..model.projection import Projection
 from ..model.recipe import Automatic, Recipe
 from .checkpoint import Checkpoint
 from .choice.search import choose
-from .equations import empty, fingerprints, gather, provenance, solved
+from .equations import empty, fingerprints, gather, least_ridge, provenance, solved
 from .equations_file import save_equations
 from .problem import (
     BYTES_IN_FLIGHT,
