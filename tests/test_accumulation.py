@@ -15,6 +15,7 @@ from qml_lightning.errors import InputError, SolveError
 from qml_lightning.linear.compensated import BLOCK, SLICE_BITS, SLICES, add_compensated, suited_accumulation
 from qml_lightning.linear.direct import Term, solve
 from qml_lightning.linear.normal_equations import Gram, add_product
+from qml_lightning.linear.ridge import Ridge
 from qml_lightning.model.recipe import Recipe
 from small_models import SMALL, molecules
 
@@ -74,7 +75,7 @@ def test_what_is_not_finite_is_still_told():
     gram = Gram(5)
     add_compensated(gram.gram, rows, 1.0)
     with pytest.raises(SolveError, match="not finite"):
-        solve([Term(gram)], 1.0)
+        solve([Term(gram)], Ridge(1.0))
 
 
 def test_products_keep_their_bits_where_the_user_allows_less(monkeypatch):

@@ -19,7 +19,7 @@ errors
 machine: files tensors memory processes
 atoms: units structures dataset neighbours verlet
 kernels: arguments reference native native_predictor
-linear: compensated normal_equations ridge direct preconditioner krylov disk.tiles disk.solve disk
+linear: compensated normal_equations cholesky ridge solution direct preconditioner krylov disk.tiles disk.solve disk
 model: representations.fchl19 representations projection features recipe recipe_file baseline basis potential metrics
 training: rows row_operator keeper problem solvers.iterative solvers restart equations choice.trials choice.budget
   choice.search choice shared_gather

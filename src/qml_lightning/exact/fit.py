@@ -12,7 +12,7 @@ from torch import Tensor
 from ..atoms.neighbours import element_indices
 from ..atoms.structures import Structures, batches
 from ..errors import SolveError
-from ..linear.direct import solve_positive
+from ..linear.cholesky import solve_positive
 from ..machine.memory import Memory
 from ..model.basis import ATOMS_AT_ONCE, sample_environments
 from ..model.projection import Projection, directions, principal_axes

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .direct import cholesky, substituted
+from .cholesky import cholesky, substituted
 
 # Effective dimensions of the small model, Σ g / (g + shift) over the eigenvalues g of its Gram matrix, for each of its
 # features: what lies below the shift, it cannot tell from chance. Aspirin needs as many steps from 0.46 to 0.67, and

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ...machine.memory import short_of_memory
-from ..direct import NOT_FINITE, not_positive_definite
+from ..cholesky import NOT_FINITE, not_positive_definite
 from .tiles import STREAMING, TileFile, default_scratch
 
 # Rows of a tile: large enough for products and transfers at full rate; halved while memory is short.
