@@ -64,15 +64,16 @@ class Request:
     def of(cls, recipe: AnyRecipe = AUTOMATIC, **options: Unpack[FitOptions]) -> Request:
         """Options in their groups; an InputError if two of them exclude each other, or a file cannot be written."""
         if unknown := set(options) - FitOptions.__annotations__.keys():
-            raise TypeError(f"fit has no option {', '.join(sorted(unknown))}. It has {', '.join(FitOptions.__annotations__)}.")
+            raise TypeError(
+                f"fit has no option {', '.join(sorted(unknown))}. It has {', '.join(FitOptions.__annotations__)}."
+            )
         recipe.check()
         given = options.get("basis")
-        scratch, equations, checkpoint = (options.get(name) for name in ("scratch", "equations", "checkpoint"))
-        memory = Memory(options.get("memory_limit"), None if scratch is None else Path(scratch))
+        memory = Memory(options.get("memory_limit"), _path(options.get("scratch")))
         compute = Compute(options.get("device", "cpu"), options.get("kernels"), memory, options.get("ranks"))
         keep = Keep(
-            None if equations is None else Path(equations),
-            None if checkpoint is None else Path(checkpoint),
+            _path(options.get("equations")),
+            _path(options.get("checkpoint")),
             options.get("checkpoint_seconds", SECONDS),
             options.get("resume", False),
             options.get("overwrite", False),
@@ -106,9 +107,11 @@ class Request:
         """The potential that solves the problem."""
         if isinstance(self.recipe, ExactRecipe):
             return fit_exact(problem, self.recipe, self.compute, tell)
-        return fit_features(
-            problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell
-        )
+        return fit_features(problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell)
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given).expanduser()
 
 
 def _refuse_for_exact(compute: Compute, keep: Keep, basis: Basis | None) -> None:
@@ -163,7 +166,11 @@ def fit(
 
 def header_of(potential: Model) -> dict[str, Any]:
     """JSON header of the file of a model."""
-    return exact_file.header_of(potential) if isinstance(potential, ExactPotential) else features_file.header_of(_features(potential))
+    return (
+        exact_file.header_of(potential)
+        if isinstance(potential, ExactPotential)
+        else features_file.header_of(_features(potential))
+    )
 
 
 def _features(potential: Model) -> Potential:

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..kernels import kernels_for
-from ..model.baseline import Baseline
 from ..machine.compute import Compute
+from ..model.baseline import Baseline
 from ..model.basis import ReadyBasis
 from ..model.potential import Model
 from ..model.predictor import LocalModel

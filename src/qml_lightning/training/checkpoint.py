@@ -104,9 +104,7 @@ class EquationsCheckpoint(Checkpoint):
             f"{done} of {of} structures",
         )
 
-    def read(
-        self, problem: Problem, basis: Basis, compute: Compute, share: str = ""
-    ) -> tuple[Equations, int] | None:
+    def read(self, problem: Problem, basis: Basis, compute: Compute, share: str = "") -> tuple[Equations, int] | None:
         """Equations and the number of structures in them; None if there is no checkpoint yet.
 
         Data (fingerprints, kinds of labels), given reference energies and basis must be those of the checkpoint. Ridge
@@ -161,8 +159,9 @@ class Identity:
         """First difference from the iteration of a file, in words; empty if there is none."""
         mine, theirs = self.chosen.recipe, Recipe.from_dict(header["recipe"])
         # the point where it ends does not change its steps
-        ends = {"most_iterations": theirs.solver.most_iterations, "tolerance": theirs.solver.tolerance}
-        if theirs != replace(mine, solver=replace(mine.solver, **ends)):
+        ends = theirs.solver
+        solver = replace(mine.solver, most_iterations=ends.most_iterations, tolerance=ends.tolerance)
+        if theirs != replace(mine, solver=solver):
             return "the recipe is another one"
         if header["data"] != self.data:
             return "the structures or their labels are others"

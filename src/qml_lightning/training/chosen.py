@@ -29,7 +29,7 @@ class Chosen:
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any]) -> Chosen:
-        """The recipe that `header` tells. Older files tell the least ridge in their choice, the first ones not at all."""
+        """The recipe of a file. Older files have the least ridge in their choice, the first ones not at all."""
         recipe, evidence = Recipe.from_dict(header["recipe"]), header.get("choice")
         least = header.get("least_ridge")
         if "least_ridge" not in header and evidence is not None and "ridge" in evidence["chosen"]:

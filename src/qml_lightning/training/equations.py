@@ -1,4 +1,4 @@
-"""The equations of a fit, one part for each kind of label. Equations add, and serve any weights and reference energies."""
+"""The equations of a fit, one part for each kind of label. They add, and serve any weights and reference energies."""
 
 from __future__ import annotations
 

@@ -44,8 +44,10 @@ def fit(
     if plan.remark:
         warnings.warn(CheckpointWarning(plan.remark), stacklevel=2)
     chosen = _chosen(recipe, problem, plan, compute, checkpoint, tell)
-    basis = basis or (checkpoint and checkpoint.basis())
-    basis = basis or compute.on_first(lambda: Basis.draw(problem.structures, chosen.recipe))
+    if basis is None and checkpoint is not None:
+        basis = checkpoint.basis()
+    if basis is None:
+        basis = compute.on_first(lambda: Basis.draw(problem.structures, chosen.recipe))
     basis = basis.with_recipe(chosen.recipe)
     fitted = SOLVERS[plan.solver](Task(problem, basis, chosen, compute, keep, checkpoint, tell))
     provenance = Provenance.here(

@@ -116,9 +116,9 @@ def plan_fit(problem: Problem, recipe: Recipe, compute: Compute | None = None, k
     if costs["direct"].memory <= free:
         return planned("direct", f"its equations fit in memory{limited}")
     if "disk" not in excluded:
-        needed = f"{costs['direct'].memory / GIB:.2f} GiB"
+        size = f"{costs['direct'].memory / GIB:.2f} GiB"
         remark = "" if keep.checkpoint is None else NO_CHECKPOINT
-        return planned("disk", f"equations of {needed} do not fit in memory{limited}", remark)
+        return planned("disk", f"equations of {size} do not fit in memory{limited}", remark)
     raise short_of_memory(
         costs["direct"].memory,
         free,
@@ -141,5 +141,7 @@ def _costs(problem: Problem, recipe: Recipe, compute: Compute, n_weights: int) -
 
 def _exclusion(solver: SolverName, wanted: dict[str, bool]) -> str:
     """Reason why a solver cannot do what is wanted; empty if it can."""
-    reasons = [f"{wish} is wanted and {why}" for (name, wish), why in EXCLUDES.items() if name == solver and wanted[wish]]
+    reasons = [
+        f"{wish} is wanted and {why}" for (name, wish), why in EXCLUDES.items() if name == solver and wanted[wish]
+    ]
     return "; ".join(reasons)

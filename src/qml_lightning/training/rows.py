@@ -57,7 +57,9 @@ def _add_energies(basis: ReadyBasis, at: Environments, place: Tensor, out: Tenso
         basis.kernels.energy_rows(feature_map, at.rho[atoms], place[atoms], out[:, basis.columns(e)])
 
 
-def _add_tangents(basis: ReadyBasis, at: Environments, tangents: Tangents, place: Tensor, out: Tensor, wide: bool) -> None:
+def _add_tangents(
+    basis: ReadyBasis, at: Environments, tangents: Tangents, place: Tensor, out: Tensor, wide: bool
+) -> None:
     """Add Σ z′(ρ) · tangent over the tangents of each row; `place` is the row of each tangent."""
     element_of_tangent = at.element[tangents.owner]
     local = torch.empty_like(at.element)

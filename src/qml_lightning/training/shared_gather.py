@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from functools import partial
 from typing import Any
 
 import torch
@@ -54,7 +55,7 @@ def gather_by_ranks(
     """
     ranks.agree(repr(equations.recipe) + hashlib.sha256(equations.structures.numpy().tobytes()).hexdigest())
     started, name = time.perf_counter(), share_name(ranks)
-    after = None if checkpoint is None else lambda *state: checkpoint.after(*state, name)
+    after = None if checkpoint is None else partial(checkpoint.after, share=name)
     gather(equations, basis, share(problem, ranks), tell, how, after)
     gathered = time.perf_counter()
     tell("adding up", 0, 1)

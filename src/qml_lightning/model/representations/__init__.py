@@ -29,6 +29,10 @@ class Representation(Protocol):
         """Arguments of the kernels, for `n_elements` elements; their `size` is the length of the vector."""
         ...
 
+    def describe(self) -> str:
+        """Parameters in words, for people."""
+        ...
+
 
 KINDS: dict[str, type[Representation]] = {FCHL19.kind: FCHL19}
 PRESETS: dict[str, Representation] = {**fchl19.PRESETS}

@@ -44,6 +44,11 @@ class FCHL19:
         if self.n_angular < 1:
             raise InputError(f"The angular series needs at least one function, got {self.n_angular}.")
 
+    def describe(self) -> str:
+        """Parameters in words, for people."""
+        radial = f"{self.n_radial2} + {self.n_radial3} radial functions"
+        return f"FCHL19, cutoff {self.cutoff:g} Å, {radial}, angular {self.angular} of {self.n_angular}"
+
     def arguments(self, n_elements: int) -> FCHL19Arguments:
         """Arguments of the kernels, for `n_elements` elements."""
         weight3 = self.weight3 * math.sqrt(self.eta3 / math.pi)

@@ -49,9 +49,7 @@ class Iterative:
     report: dict[str, Any]
     tell: Progress
 
-    def solve(
-        self, ridge: Ridge, state: State | None = None, keep: Callable[[State], None] | None = None
-    ) -> Solution:
+    def solve(self, ridge: Ridge, state: State | None = None, keep: Callable[[State], None] | None = None) -> Solution:
         """Solution with this ridge, from `state` if one is given.
 
         A chosen ridge is refined: others are tried while the error on held-out structures falls.
