@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..atoms.structures import Labels, Structures
-from ..linear.disk.solve import OutOfCore, plan
+from ..linear.disk.solve import OutOfCore, layout
 from ..machine.memory import Memory
 from ..model.baseline import Baseline
 from ..model.basis import Basis
@@ -73,7 +73,7 @@ def out_of_core_weights(
     targets, counts = problem.targets, counts_of(problem.targets)
     free = memory.left if memory.limit is not None else memory.left * 3 // 4  # the rest holds what the disk is told
     most = batch_numbers(basis.n_weights, problem, free)
-    chosen = plan(sum(counts.values()), basis.n_weights, free - BYTES_IN_FLIGHT * most, memory.scratch)
+    chosen = layout(sum(counts.values()), basis.n_weights, free - BYTES_IN_FLIGHT * most, memory.scratch)
     with OutOfCore(chosen) as equations:
         tell("equations", 0, len(problem.structures))
         for _, _, y, done in labelled_rows(

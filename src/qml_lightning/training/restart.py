@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..kernels import FeatureMap
-from ..linear.krylov import WINDOW, Iteration, State, rooms
+from ..linear.krylov import WINDOW, Iteration, State
 from ..machine.tensors import open_tensors, write_tensors
 from ..model.projection import Projection
 from ..model.recipe import Recipe
@@ -95,12 +95,12 @@ class Restart(Keeper):
             windows = {name: file.get_tensor(name).to(device) for name in WINDOWS}
             history = [Iteration(**step) for step in header["history"]]
         k = len(windows["images"])
-        state = rooms(header["ridge"], base, residual, max(k, min(WINDOW, most_iterations)))
+        state = State.start(header["ridge"], residual, len(base), max(k, min(WINDOW, most_iterations)))
         for name, rows in windows.items():
             room = getattr(state, name)[:k]
             room[:, : rows.shape[1]] = rows[:, : room.shape[1]]
-        state.left, state.steps, state.number, state.history = left, k, header["number"], history
-        state.best = best
+        state.base, state.left, state.best = base, left, best
+        state.steps, state.number, state.history = k, header["number"], history
         return state
 
 
