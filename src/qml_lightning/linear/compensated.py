@@ -20,8 +20,8 @@ FAST_FLOAT64 = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0))
 BLOCK = 256
 SLICE_BITS = 8
 SLICES = 2
-# Rows of the Gram matrix formed at once, as in float64; and bytes of slices: all blocks of a chunk are added to a tile
-# while it is in the cache.
+# Rows of the Gram matrix formed at once; and bytes of slices: all blocks of a chunk are added to a tile while it is in
+# the cache.
 TILE = 1024
 CHUNK_BYTES = 256 * 1024**2
 

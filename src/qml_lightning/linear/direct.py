@@ -50,9 +50,9 @@ def memory_for_fit(n_columns: int, counts: Sequence[int], processes: int = 1) ->
 def solve(terms: Sequence[Term], ridge: Ridge, *, groups: Sequence[Tensor] = ()) -> Solution:
     """Weights w that minimise Σ weight² |Z w − y|² + ridge |w|². Gram matrices among the terms are used up.
 
-    A given ridge is used as it is, or a SolveError is raised where it is lost in rounding. A chosen one is then made
-    larger. `groups` are the row numbers of each of a few structures, say. With them a chosen ridge is refined where the
-    dual form suits the terms: see `_refined`.
+    A given ridge is used as it is; where it is lost in rounding, a SolveError is raised. A chosen one is then made
+    larger. Where the dual form suits the terms and `groups` of row numbers are given (the rows of one structure each,
+    say), a chosen ridge is also refined: see `_refined`.
     """
     matrix, right, weights_of = _system(terms, use_up=True)
     diagonal = matrix.diagonal().clone()

@@ -8,7 +8,7 @@ import os
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import NoReturn, Self
@@ -85,26 +85,26 @@ class TileFile:
     def read(self, at: At, out: Tensor) -> Tensor:
         """The tile, as a view of the beginning of `out`, which holds tile² numbers or more."""
         view, offset = self._view(at, out)
-        with view.numpy().data.cast("B") as data:
-            done = 0
-            while done < len(data):
-                n = os.preadv(self._file.fileno(), [data[done:]], offset + done)
-                if n == 0:
-                    raise OSError(errno.EIO, f"The scratch file in {self.folder} ends too early")
-                done += n
-            self.bytes_read += done
+        self.bytes_read += self._moved(os.preadv, view, offset)
         return view
 
     def write(self, at: At, tile: Tensor) -> None:
         view, offset = self._view(at, tile.contiguous().view(-1))
-        with view.numpy().data.cast("B") as data:
+        try:
+            self.bytes_written += self._moved(os.pwritev, view, offset)
+        except OSError as error:
+            self._refuse(error)
+
+    def _moved(self, move: Callable[[int, list[memoryview], int], int], tile: Tensor, offset: int) -> int:
+        """Bytes read or written: all of the tile, though the system may move a part at a time."""
+        with tile.numpy().data.cast("B") as data:
             done = 0
-            try:
-                while done < len(data):
-                    done += os.pwritev(self._file.fileno(), [data[done:]], offset + done)
-            except OSError as error:
-                self._refuse(error)
-            self.bytes_written += done
+            while done < len(data):
+                n = move(self._file.fileno(), [data[done:]], offset + done)
+                if n == 0:
+                    raise OSError(errno.EIO, f"The scratch file in {self.folder} ends too early")
+                done += n
+        return done
 
     def stream(self, places: Sequence[At], *, keep: bool = False) -> Iterator[tuple[At, Tensor]]:
         """Each tile in turn, while the next one is read. `keep`: a tile is written back, changed, after its turn.
