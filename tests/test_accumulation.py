@@ -12,7 +12,7 @@ import qml_lightning.linear.compensated as accumulation
 import qml_lightning.linear.normal_equations as normal
 from qml_lightning import fit
 from qml_lightning.errors import InputError, SolveError
-from qml_lightning.linear.compensated import BLOCK, SLICE_BITS, SLICES, add_compensated, suited_accumulation
+from qml_lightning.linear.compensated import BLOCK, SLICE_BITS, SLICES, add_compensated
 from qml_lightning.linear.direct import Term, solve
 from qml_lightning.linear.normal_equations import Gram, add_product
 from qml_lightning.linear.ridge import Ridge
@@ -120,7 +120,6 @@ def test_a_fit_gives_the_same_forces_where_plain_float32_does_not(monkeypatch):
     ids=str,
 )  # fmt: skip
 def test_devices_with_slow_float64_are_spared_it(device, capability, wanted, monkeypatch):
-    assert suited_accumulation(device, capability) == wanted
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     assert accumulation.accumulation_on(device) == wanted
     assert accumulation.accumulation_on(device, "float64") == "float64"

@@ -50,31 +50,42 @@ def memory_for_fit(n_columns: int, counts: Sequence[int], processes: int = 1) ->
 def solve(terms: Sequence[Term], ridge: Ridge, *, groups: Sequence[Tensor] = ()) -> Solution:
     """Weights w that minimise Σ weight² |Z w − y|² + ridge |w|². Gram matrices among the terms are used up.
 
-    A given ridge is used as it is; a SolveError tells that it is lost in rounding. A chosen one is then made larger.
-    `groups` are row numbers, such as the rows of each of a few structures. With them a chosen ridge is refined where
-    the dual form suits the terms: the error is the root mean square of the residuals on the rows of each group, by the
-    solution without them.
+    A given ridge is used as it is; where it is lost in rounding, a SolveError is raised. A chosen one is then made
+    larger. Where the dual form suits the terms and `groups` of row numbers are given (the rows of one structure each,
+    say), a chosen ridge is also refined: see `_refined`.
     """
     matrix, right, weights_of = _system(terms, use_up=True)
     diagonal = matrix.diagonal().clone()
     first = used = first_factorised(matrix, diagonal, ridge.attempts)
-    solution, report = substituted(matrix, right), {}
+    report = {}
     if groups and ridge.least is not None and dual_rows([term.part for term in terms]) is not None:
-        errors = {first: _left_out_error(matrix, solution, groups)}
-        while (tried := next_ridge(errors, ridge.least)) is not None:
-            errors[tried] = math.inf
-            if factorised(matrix, diagonal, tried):
-                other = substituted(matrix, right)
-                errors[tried] = _left_out_error(matrix, other, groups)
-                solution = other if best_of(errors) == tried else solution
-        used, report = best_of(errors), {"ridges": compared(errors)}
+        solution, errors = _refined(matrix, diagonal, right, groups, first, ridge.least)
+        used, report["ridges"] = best_of(errors), compared(errors)
+    else:
+        solution = substituted(matrix, right)
     if first != ridge.value:
         warnings.warn(f"The ridge {ridge.value:g} is lost in rounding; {used:g} was taken.", stacklevel=2)
     return Solution(weights_of(solution), used, ridge.chosen, report)
 
 
-def _left_out_error(factor: Tensor, dual: Tensor, groups: Sequence[Tensor]) -> float:
-    return float(left_out(factor, dual, groups).square().mean().sqrt())
+def _refined(
+    matrix: Tensor, diagonal: Tensor, right: Tensor, groups: Sequence[Tensor], first: float, least: float
+) -> tuple[Tensor, dict[float, float]]:
+    """Dual solution with the best ridge, and the error with each ridge in the order of trial.
+
+    Trials begin with `first`, whose factor is in `matrix`, and never go below `least`. The error is the root mean
+    square of the residuals on the rows of each group, by the solution without these rows.
+    """
+    solution, errors = right, {}
+    tried: float | None = first
+    while tried is not None:
+        errors[tried] = math.inf
+        if tried == first or factorised(matrix, diagonal, tried):
+            dual = substituted(matrix, right)
+            errors[tried] = float(left_out(matrix, dual, groups).square().mean().sqrt())
+            solution = dual if best_of(errors) == tried else solution
+        tried = next_ridge(errors, least)
+    return solution, errors
 
 
 def ridge_path(terms: Sequence[Term], ridges: Sequence[float], *, inner: Tensor | None = None) -> list[Tensor]:

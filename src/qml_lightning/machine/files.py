@@ -13,9 +13,9 @@ from pathlib import Path
 
 from ..errors import InputError, ResourceError
 
-# What the system says when a disk, a quota or a limit is full.
+# Errors of the system when a disk, a quota or a limit is full.
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# What it says when a disk cannot be told to flush.
+# Errors of the system when a disk cannot flush.
 NO_FLUSH = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS}
 
 
@@ -23,6 +23,11 @@ def sha256(path: str | os.PathLike[str]) -> str:
     """Hexadecimal SHA-256 of a file."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def disk_is_full(error: OSError) -> bool:
+    """Whether an error of the system means a full disk, quota or limit of file size."""
+    return error.errno in FULL
 
 
 def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
@@ -66,7 +71,7 @@ def atomic(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator
         _flush(temporary)
     except BaseException as problem:
         temporary.unlink(missing_ok=True)
-        if isinstance(problem, OSError) and problem.errno in FULL:
+        if isinstance(problem, OSError) and disk_is_full(problem):
             raise ResourceError(
                 f"{path} was not written: {problem.strerror}. What was there before is unharmed. Make room in "
                 f"{path.parent}, or choose another folder."

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, QMLError
-from ..linear.krylov import WINDOW, Iteration, State, rooms
+from ..linear.krylov import WINDOW, Iteration, State
 from ..machine.compute import Compute
 from ..machine.files import sweep_up
 from ..machine.ranks import Ranks
@@ -205,12 +205,12 @@ class Restart(Checkpoint):
             windows = {name: file.get_tensor(name).to(device) for name in WINDOWS}
             history = [Iteration(**step) for step in header["history"]]
         k = len(windows["images"])
-        state = rooms(header["ridge"], base, residual, max(k, min(WINDOW, most_iterations)))
+        state = State.start(header["ridge"], residual, len(base), max(k, min(WINDOW, most_iterations)))
         for name, rows in windows.items():
             room = getattr(state, name)[:k]
             room[:, : rows.shape[1]] = rows[:, : room.shape[1]]
-        state.left, state.steps, state.number, state.history = left, k, header["number"], history
-        state.best = best
+        state.base, state.left, state.best = base, left, best
+        state.steps, state.number, state.history = k, header["number"], history
         return state
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...linear.disk.solve import OutOfCore, plan
+from ...linear.disk.solve import OutOfCore, layout
 from ...linear.solution import Solution
 from ..costs import BYTES_IN_FLIGHT, batch_numbers
 from ..rows import Pass, write_rows
@@ -15,7 +15,7 @@ def solve(task: Task) -> Fitted:
     free = memory.left if memory.limit is not None else memory.left * 3 // 4  # the rest caches the disk
     basis = task.basis.ready(task.compute)
     most = batch_numbers(basis.n_weights, problem, free)
-    chosen = plan(problem.n_rows, basis.n_weights, free - BYTES_IN_FLIGHT * most, memory.scratch)
+    chosen = layout(problem.n_rows, basis.n_weights, free - BYTES_IN_FLIGHT * most, memory.scratch)
     with OutOfCore(chosen) as equations:
         tell("equations", 0, len(problem.structures))
         how = Pass(most=most, weighted=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import SolveError
-from ...linear.krylov import State, least_residuals
+from ...linear.krylov import WINDOW, State, Stopping, least_residuals
 from ...linear.normal_equations import Gram
 from ...linear.preconditioner import GuidedBySmallModel
 from ...linear.ridge import Ridge, compared, next_ridge
@@ -61,19 +61,12 @@ class Iterative:
             if keep is not None:
                 keep(state)
 
-        def iterated(state: State | None) -> State:
-            return least_residuals(
-                self.guided,
-                self.targets,
-                ridge.value,
-                tolerance=settings.tolerance,
-                most_iterations=settings.most_iterations,
-                held_out=self.held_out,
-                state=state,
-                tell=after,
-            )
+        def iterated(state: State) -> State:
+            stopping = Stopping(settings.tolerance, settings.most_iterations)
+            return least_residuals(self.guided.step, self.targets, state, stopping, held_out=self.held_out, tell=after)
 
-        state = iterated(state)
+        window = min(WINDOW, settings.most_iterations)
+        state = iterated(state or State.start(ridge.value, self.targets, self.guided.n_columns, window))
         while ridge.least is not None and (other := next_ridge(state.ended, ridge.least)) is not None:
             state = iterated(state.with_ridge(other, self.targets))
         best = state.best_ridge
