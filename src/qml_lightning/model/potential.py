@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 from torch import Tensor
 
-from ..atoms.neighbours import Pairs, element_indices, pairs_within
+from ..atoms.neighbours import Pairs, SkinnedPairs, element_indices, pairs_within, skinned_pairs
 from ..atoms.structures import Structures, batches, structures_from_ase
-from ..atoms.verlet import SkinnedPairs, skinned_pairs
 from ..errors import InputError
 from ..kernels import FeatureMap, WholePath
 from .baseline import Baseline
@@ -40,6 +39,12 @@ class Prediction:
     atom_energies: Tensor  # (atoms,)
     forces: Tensor | None = None  # (atoms, 3)
     stress: Tensor | None = None  # (structures, 3, 3), tension positive; NaN for a structure without a cell
+
+    @classmethod
+    def joined(cls, parts: Sequence[Prediction]) -> Prediction:
+        """Predictions of several batches as one; all have forces or none, and the same for stress."""
+        columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
+        return cls(**{name: torch.cat(values) for name, values in columns.items() if values[0] is not None})
 
 
 class Model(Protocol):
@@ -174,7 +179,7 @@ class Predictor:
         if not isinstance(structures, Structures):
             structures = structures_from_ase(structures)
         if stress is None:
-            stress = bool(structures.periodic.any()) and bool(structures.volumes.isfinite().any())
+            stress = structures.has_volume
         if self._whole_path is not None:
             return self._predict_at_once(self._whole_path, structures, forces=forces, stress=stress)
         if self.skin > 0:
@@ -184,12 +189,7 @@ class Predictor:
             pairs = pairs_within(part, self.cutoff, self.basis.elements)
             self._lists_made += 1
             parts.append(self.predict_pairs(part, pairs, forces=forces, stress=stress))
-        return Prediction(
-            torch.cat([part.energies for part in parts]),
-            torch.cat([part.atom_energies for part in parts]),
-            torch.cat([part.forces for part in parts if part.forces is not None]) if forces else None,
-            torch.cat([part.stress for part in parts if part.stress is not None]) if stress else None,
-        )
+        return Prediction.joined(parts)
 
     def _predict_at_once(self, path: WholePath, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
         energies, atom_energies, force, virial = path.predict(
