@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
 HOUSE = """
 errors
 machine: files tensors memory processes progress ranks compute
-atoms: units structures dataset neighbours verlet
+atoms: units structures dataset neighbours
 kernels: arguments reference native native_predictor
 linear: compensated normal_equations cholesky ridge solution direct preconditioner krylov disk.tiles disk.solve disk
 model: representations.fchl19 representations projection features recipe recipe_file baseline basis provenance predictor

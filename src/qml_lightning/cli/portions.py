@@ -25,8 +25,6 @@ PORTION = 2000
 
 def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
     """The prediction for all structures, with a bar."""
-    import torch
-
     from ..atoms.neighbours import check_distances, element_indices
     from ..atoms.structures import batches
     from ..model.predictor import Prediction
@@ -40,12 +38,7 @@ def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, s
         for index in batches(structures.counts, PORTION):
             parts.append(predictor.predict(structures.select(index), forces=forces, stress=stress))
             tell("predicting", int(index[-1]) + 1, len(structures))
-    return Prediction(
-        torch.cat([part.energies for part in parts]),
-        torch.cat([part.atom_energies for part in parts]),
-        torch.cat([part.forces for part in parts if part.forces is not None]) if forces else None,
-        torch.cat([part.stress for part in parts if part.stress is not None]) if stress else None,
-    )
+    return Prediction.joined(parts)
 
 
 def evaluate_all(predictor: Predictor, data: Dataset) -> tuple[Metrics, Prediction]:

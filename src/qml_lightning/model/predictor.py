@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..atoms.neighbours import Pairs, element_indices, pairs_within
+from ..atoms.neighbours import Pairs, SkinnedPairs, element_indices, pairs_within, skinned_pairs
 from ..atoms.structures import Structures, batches, structures_from_ase
-from ..atoms.verlet import SkinnedPairs, skinned_pairs
 from ..kernels import WholePath
 from .basis import ReadyBasis
 from .projection import lift, project
@@ -40,12 +39,8 @@ class Prediction:
     @classmethod
     def joined(cls, parts: Sequence[Prediction]) -> Prediction:
         """One prediction for the structures of all parts, in their order."""
-
-        def together(name: str) -> Tensor | None:
-            values = [getattr(part, name) for part in parts]
-            return None if values[0] is None else torch.cat(values)
-
-        return cls(*map(together, ("energies", "atom_energies", "forces", "stress")))  # type: ignore[arg-type]
+        columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
+        return cls(**{name: torch.cat(values) for name, values in columns.items() if values[0] is not None})
 
 
 class Predictor:
@@ -78,7 +73,7 @@ class Predictor:
         if not isinstance(structures, Structures):
             structures = structures_from_ase(structures)
         if stress is None:
-            stress = bool(structures.volumes.isfinite().any())
+            stress = structures.has_volume
         if self._whole_path is not None:
             return self._predict_at_once(self._whole_path, structures, forces=forces, stress=stress)
         if self.skin > 0:

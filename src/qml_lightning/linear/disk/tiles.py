@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError, ResourceError
-from ...machine.files import disk_is_full
+from ...machine.files import is_full
 from ...machine.memory import GIB
 
 At = tuple[int, int]  # row and column of a tile
@@ -144,7 +144,7 @@ class TileFile:
 
     def _refuse(self, error: OSError) -> NoReturn:
         """Raise a ResourceError that says how much disk is wanted if the disk is full, else `error`."""
-        if not disk_is_full(error):
+        if not is_full(error):
             raise error
         raise ResourceError(
             f"A matrix on disk needs {self.size / GIB:.2f} GiB in {self.folder}, which has "
