@@ -99,8 +99,8 @@ def test_a_fit_gives_the_same_forces_where_plain_float32_does_not(monkeypatch):
     data = molecules(40)
     compensated = replace(SMALL, ridge=1e-9, solver=replace(SMALL.solver, accumulation="compensated"))
     found, wanted = fit(data, compensated), fit(data, replace(SMALL, ridge=1e-9))
-    assert found.provenance["solution"]["accumulation"] == "compensated"
-    assert wanted.provenance["solution"]["accumulation"] == "float64"
+    assert found.provenance.solution["accumulation"] == "compensated"
+    assert wanted.provenance.solution["accumulation"] == "float64"
     forces = wanted.predict(data.structures).forces
     assert torch.allclose(found.predict(data.structures).forces, forces, rtol=0, atol=1e-6)
     assert not torch.equal(found.weights, wanted.weights)

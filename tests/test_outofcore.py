@@ -16,15 +16,15 @@ import torch
 import qml_lightning.linear.disk.solve as outofcore
 import qml_lightning.machine.memory
 from full_disk import files_up_to
+from qml_lightning import fit
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError, ResourceError, SolveError
 from qml_lightning.linear.disk.solve import Layout, OutOfCore, layout
 from qml_lightning.linear.disk.tiles import TileFile
 from qml_lightning.linear.normal_equations import append
 from qml_lightning.machine.memory import bytes_from, resident_memory
-from qml_lightning.training.fit import fit
-from qml_lightning.training.keeper import CheckpointWarning
-from qml_lightning.training.shared_gather import Ranks
+from qml_lightning.machine.ranks import Ranks
+from qml_lightning.training.checkpoint import CheckpointWarning
 from small_models import molecules, recipe
 
 MIB = 1024**2
@@ -106,10 +106,10 @@ def test_a_fit_on_disk_is_the_fit_in_memory(n, memory_limit, monkeypatch, tmp_pa
     monkeypatch.setattr(outofcore, "RESERVE", 0)
     monkeypatch.setattr(qml_lightning.machine.memory, "resident_memory", lambda: 0)
     outside = fit(data, settings, memory_limit=memory_limit, scratch=tmp_path)
-    assert "out_of_core" not in inside.provenance["solution"]
-    assert outside.provenance["solution"]["out_of_core"]["tile"] == 40
-    assert outside.provenance["solution"]["out_of_core"]["dual"] == (n == 6)
-    assert outside.provenance["targets"] == inside.provenance["targets"]
+    assert "out_of_core" not in inside.provenance.solution
+    assert outside.provenance.solution["out_of_core"]["tile"] == 40
+    assert outside.provenance.solution["out_of_core"]["dual"] == (n == 6)
+    assert outside.provenance.targets == inside.provenance.targets
     assert torch.allclose(inside.weights, outside.weights, rtol=0, atol=1e-8 * float(inside.weights.abs().max()))
 
 
@@ -121,7 +121,7 @@ def test_a_machine_that_is_too_small_goes_to_disk_by_itself_and_a_limit_that_is_
     assert torch.equal(plenty.weights, fit(data, settings).weights)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(qml_lightning.machine.memory, "available_memory", lambda: 300 * MIB)
-    assert "out_of_core" in fit(data, settings).provenance["solution"]
+    assert "out_of_core" in fit(data, settings).provenance.solution
 
 
 def test_what_does_not_go_together_is_refused_before_the_data_is_read(tmp_path, capsys):

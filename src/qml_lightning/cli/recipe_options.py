@@ -160,9 +160,11 @@ class RecipeOptions:
 
         from ..model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES, FCHL19
 
-        if self.angular is not None and not isinstance(representation, FCHL19):
+        if self.angular is None:
+            pass
+        elif not isinstance(representation, FCHL19):
             raise InputError(f"--angular belongs to FCHL19; the recipe has {representation.describe()}. Leave it out.")
-        if self.angular is not None and self.angular != representation.angular:
+        elif self.angular != representation.angular:
             known = {"pair": ENERGIES_AND_FORCES, "series": COSINE_SERIES}
             if self.angular not in known:
                 raise InputError(f"--angular is pair or series, got {self.angular!r}.")

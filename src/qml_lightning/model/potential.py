@@ -30,14 +30,10 @@ if TYPE_CHECKING:
 class Model(Protocol):
     """Interface of every trained model, whatever its atomic energies are made of."""
 
+    elements: tuple[int, ...]
+    projection: Projection
     baseline: Baseline
     provenance: Provenance
-
-    @property
-    def elements(self) -> tuple[int, ...]: ...
-
-    @property
-    def projection(self) -> Projection: ...
 
     def on(
         self,
@@ -108,7 +104,7 @@ class Potential(Model):
     provenance: Provenance = field(default_factory=Provenance)
 
     @property
-    def elements(self) -> tuple[int, ...]:
+    def elements(self) -> tuple[int, ...]:  # type: ignore[override]  # frozen: nobody sets it
         return self.basis.elements
 
     @property
@@ -116,7 +112,7 @@ class Potential(Model):
         return self.basis.recipe
 
     @property
-    def projection(self) -> Projection:
+    def projection(self) -> Projection:  # type: ignore[override]
         return self.basis.projection
 
     def _ready_basis(self, compute: Compute, precision: Precision | None) -> ReadyBasis:

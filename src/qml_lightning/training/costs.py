@@ -59,7 +59,7 @@ def iteration_memory(problem: Problem, recipe: Recipe) -> int:
     """Bytes of an iterative solution: the small Gram matrix, environments with their tangents, vectors of the steps."""
     structures, n_weights = problem.structures, recipe.features.n_weights(len(problem.elements))
     tangents = 3.0 * (structures.n_atoms + len(structures) * pairs_of_a_structure(problem, recipe))
-    tangents = tangents * ("forces" in problem.targets)
+    tangents *= "forces" in problem.targets
     tangents += len(VOIGT) * structures.n_atoms * ("stress" in problem.targets)
     number = torch.finfo(recipe.dtype).bits // 8
     environments = 2 * (structures.n_atoms + tangents) * (recipe.rank * number + 16)  # twice: batches are joined
@@ -80,7 +80,7 @@ def atoms_of_a_structure(problem: Problem) -> float:
 
 def pairs_of_a_structure(problem: Problem, recipe: Recipe) -> float:
     """Mean number of ordered pairs within the cutoff, of the first structures."""
-    sample = problem.structures[:SAMPLED]
+    sample = problem.structures.select(range(min(SAMPLED, len(problem.structures))))
     return len(pairs_within(sample, recipe.representation.cutoff, problem.elements).centre) / len(sample)
 
 
