@@ -18,7 +18,6 @@ import torch
 from ..atoms.dataset import Dataset
 from ..atoms.neighbours import element_indices
 from ..errors import InputError, SolveError
-from ..linear.direct import memory_for_fit
 from ..machine.files import write_atomically
 from ..machine.memory import Memory
 from ..machine.processes import as_done, jobs_for
@@ -26,6 +25,7 @@ from ..model.basis import recipe_difference
 from ..model.metrics import evaluate
 from ..model.recipe import DEFAULT, Recipe
 from ..model.recipe_file import with_fields
+from ..training.costs import direct_memory
 from ..training.equations import Equations, equations_of, fingerprints, solved
 from ..training.fit import chosen_labels
 from ..training.problem import Progress
@@ -156,7 +156,7 @@ class _Search:
         labels = [learn.labels.energies, learn.labels.forces, learn.labels.stress]
         counts = [part.numel() for part in labels if part is not None]
         n_weights = recipe.features.n_weights(len(learn.structures.elements))
-        return memory_for_fit(n_weights, counts) + 8 * n_weights**2  # solved more than once: beside what is gathered
+        return direct_memory(counts, n_weights) + 8 * n_weights**2  # solved more than once: beside what is gathered
 
 
 def combinations(space: Mapping[str, Sequence[Any]], most: int | None, seed: int) -> list[dict[str, Any]]:
