@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from .cholesky import NOT_FINITE, factorised, first_factorised, not_positive_definite, substituted
-from .normal_equations import Gram, Part, Rows, add_product, memory_for
+from .normal_equations import Gram, Part, Rows, add_product
 from .ridge import Ridge, best_of, compared, left_out, next_ridge
 from .solution import Solution
 
@@ -37,14 +37,6 @@ class Term:
         squares, moment = self.part.squares(), self.vector(self.part.moments())
         target = float(self.vector(self.vector(squares)))
         return max(0.0, self.part.squared_length(weights) - 2.0 * float(weights @ moment) + target)
-
-
-def memory_for_fit(n_columns: int, counts: Sequence[int], processes: int = 1) -> int:
-    """Bytes to gather `counts` rows of each kind in each process, and to solve them in one."""
-    total = sum(counts)
-    # the dual matrix, or that of all rows, which takes the place of one kind's Gram matrix if there is one
-    solving = 8 * min(total, n_columns) ** 2 if max(counts) <= n_columns else 0
-    return processes * sum(memory_for(rows, n_columns) for rows in counts) + solving
 
 
 def solve(terms: Sequence[Term], ridge: Ridge, *, groups: Sequence[Tensor] = ()) -> Solution:

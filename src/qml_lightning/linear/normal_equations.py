@@ -187,11 +187,6 @@ def equations_for(n_rows: int, n_columns: int, device: torch.device | str = "cpu
     return Rows(n_columns, n_rows, device, n_targets) if n_rows <= n_columns else Gram(n_columns, device, n_targets)
 
 
-def memory_for(n_rows: int, n_columns: int) -> int:
-    """Bytes of the equations that `equations_for` makes."""
-    return 8 * n_columns * min(n_rows, n_columns) + (BUFFER_BYTES if n_rows > n_columns else 0)
-
-
 def as_gram(part: Part) -> Gram:
     """The equations as a Gram matrix."""
     if isinstance(part, Gram):

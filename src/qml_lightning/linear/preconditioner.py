@@ -28,11 +28,9 @@ class Operator(Protocol):
 
     def times(self, weights: Tensor) -> Tensor:
         """Z w, (rows,)."""
-        ...
 
     def transposed_times(self, residual: Tensor) -> Tensor:
         """Zᵀ v, (columns,)."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ class Parted:
 
 
 class GuidedBySmallModel:
-    """Products with Z Zᵀ P⁻¹, where P = Z_s Z_sᵀ + shift is that of the small model.
+    """Products with Z Zᵀ P⁻¹, where P = Z_s Z_sᵀ + shift is the matrix of the small model.
 
     P⁻¹ v = (v − Z_s w) / shift with w = (Z_sᵀ Z_s + shift)⁻¹ Z_sᵀ v (Woodbury). Then Z_sᵀ P⁻¹ v = w, so that each
     feature takes part in only one product and one transposed product per step.

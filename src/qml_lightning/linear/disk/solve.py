@@ -42,9 +42,9 @@ class Layout:
 def layout(n_rows: int, n_columns: int, memory: int, folder: Path | None = None) -> Layout:
     """The largest tiles, then the widest panel, that `memory` bytes hold; a ResourceError if they hold none."""
     tile = min(LARGEST_TILE, max(n_rows, n_columns))
-    while tile > SMALLEST_TILE and memory < bytes_in_memory(n_columns, tile, 2 * tile):
+    while tile > SMALLEST_TILE and memory < memory_for(n_columns, tile, 2 * tile):
         tile = max(SMALLEST_TILE, tile // 2)
-    least = bytes_in_memory(n_columns, tile, tile)
+    least = memory_for(n_columns, tile, tile)
     if memory < least:
         raise short_of_memory(
             least,
@@ -52,12 +52,12 @@ def layout(n_rows: int, n_columns: int, memory: int, folder: Path | None = None)
             f"Training {n_columns} weights, even out of core,",
             "Use fewer features, or a higher limit of memory if there is one.",
         )
-    most = (memory - bytes_in_memory(n_columns, tile, 0)) // (8 * (n_columns + tile)) // tile * tile
+    most = (memory - memory_for(n_columns, tile, 0)) // (8 * (n_columns + tile)) // tile * tile
     useful = -(-max(n_rows, n_columns) // tile) * tile
     return Layout(n_rows, n_columns, tile, min(most, useful), folder or default_scratch())
 
 
-def bytes_in_memory(n_columns: int, tile: int, width: int) -> int:
+def memory_for(n_columns: int, tile: int, width: int) -> int:
     """Bytes of memory for a panel (or for waiting rows) with a block of a tile's width beside it, tiles and vectors."""
     return 8 * (width * (n_columns + tile) + TILES_AT_ONCE * tile**2 + 6 * n_columns) + RESERVE
 
