@@ -18,7 +18,7 @@ from ..costs import batch_limit
 from ..problem import Problem
 from . import rules
 from .budget import limiting_features, plan_trials
-from .trials import SampledDirections, Size, Split, Trials
+from .trials import Size, TrialData, Trials
 
 # Score of a recipe in a trial: the smaller, the better.
 Score = Callable[[Recipe], float]
@@ -44,14 +44,14 @@ def choose(
     `iterates`: the fit will form no Gram matrix, in which a small ridge would be lost in rounding.
     """
     started, compute = time.perf_counter(), compute or Compute()
-    free, directions = _free_fields(problem, automatic), SampledDirections(problem.structures)
-    start = _with_enough_axes(automatic.start, directions) if "rank" in free else automatic.start
+    free, data = _free_fields(problem, automatic), TrialData(problem, automatic.start.seed)
+    start = _with_enough_axes(automatic.start, data) if "rank" in free else automatic.start
     size, validation = plan_trials(problem, start, compute.memory, iterates)
     if not free or not validation.structures:
         return Chosen.given(automatic.start)
 
-    split, at_once = Split.of(problem, validation, start.seed), batch_limit(size.n_features, problem, compute.memory)
-    trials = Trials(split, directions, compute, at_once, tell)
+    tell("choosing", 0, rules.PLANNED_PASSES + 1)
+    trials = Trials(data, validation, compute, batch_limit(size.n_features, problem, compute.memory), tell)
     full = Size(len(problem.structures), start.features.n_features)
     growth = limiting_features(problem, start, full) / limiting_features(problem, start, size)
     trend = _trend(trials, size, replace(start, ridge=start.ridge * growth**rules.RIDGE_POWER))
@@ -87,25 +87,23 @@ def _free_fields(problem: Problem, automatic: Automatic) -> tuple[str, ...]:
     """Free fields that matter for these labels and that so much data can decide.
 
     An energy weight matters if there are several kinds of labels, another representation if there are energies alone.
-    Few structures decide the ridge at most.
     """
-    kinds, free = problem.targets.keys(), list(automatic.free)
-    matters = {"energy_weight": len(kinds) > 1, "representation": kinds == {"energies"}}
-    free = [name for name in free if matters.get(name, True)]
-    if len(problem.structures) < rules.FEWEST_STRUCTURES:
-        enough = problem.n_rows > automatic.start.features.n_weights(len(problem.elements))
-        free = [name for name in free if name == "ridge" and enough]
-    return tuple(free)
+    kinds, many = problem.targets.keys(), len(problem.structures) >= rules.FEWEST_STRUCTURES
+    matters = {
+        "energy_weight": many and len(kinds) > 1,
+        "representation": many and kinds == {"energies"},
+        "ridge": many or problem.n_rows > automatic.start.features.n_weights(len(problem.elements)),
+    }
+    return tuple(name for name in automatic.free if matters.get(name, many))
 
 
-def _with_enough_axes(recipe: Recipe, directions: SampledDirections) -> Recipe:
+def _with_enough_axes(recipe: Recipe, data: TrialData) -> Recipe:
     """The recipe with its rank doubled until the axes lose little, or too few blocks of features would be left."""
     larger = replace(recipe, rank=2 * recipe.rank)
-    lost = max(found.lost(recipe.rank) for found in directions.of(recipe))
+    lost = max(found.lost(recipe.rank) for found in data.directions(recipe))
     blocks = rules.FEWEST_BLOCKS * recipe.features.unit(larger.rank)
-    if lost <= rules.MOST_NORM_LOST or recipe.features.n_features % blocks:
-        return recipe
-    return _with_enough_axes(larger, directions)
+    enough = lost <= rules.MOST_NORM_LOST or recipe.features.n_features % blocks
+    return recipe if enough else _with_enough_axes(larger, data)
 
 
 @dataclass(frozen=True)
@@ -132,16 +130,12 @@ def _trend(trials: Trials, size: Size, recipe: Recipe) -> _Trend:
 
     One size finds the bottom of the valley within a factor of 3, at times of 10 (uracil, 3BPA): two sizes err less.
     """
-
-    def with_best_ridge(size: Size, recipe: Recipe) -> Recipe:
-        return best_ridge(lambda one: trials.trial(size, one).score, recipe, trials.least_ridge(size, recipe))
-
     half = Size(size.structures // 2, size.n_features // 2)
     if half.structures == 0 or half.n_features % recipe.features.unit(recipe.rank):
-        return _Trend(with_best_ridge(size, recipe))
-    double = 2**rules.RIDGE_POWER
-    smaller = with_best_ridge(half, replace(recipe, ridge=recipe.ridge * double))
-    larger = with_best_ridge(size, replace(smaller, ridge=smaller.ridge / double))
+        return _Trend(_Search(trials, size).with_best_ridge(recipe))
+    fall = 2**rules.RIDGE_POWER
+    smaller = _Search(trials, half).with_best_ridge(replace(recipe, ridge=recipe.ridge * fall))
+    larger = _Search(trials, size).with_best_ridge(replace(smaller, ridge=smaller.ridge / fall))
     before, now = trials.trial(half, smaller).errors, trials.trial(size, larger).errors
     # an error that is infinite (no solution) or zero (met exactly) tells nothing
     known = [kind for kind in now if 0 < now[kind] < math.inf and 0 < before[kind] < math.inf]
@@ -175,7 +169,7 @@ def _float32_ridge(problem: Problem, recipe: Recipe, errors: dict[str, float]) -
     if recipe.precision != "float32" or not (force < math.inf and 0 < energy < math.inf):
         return 0.0
     atoms = problem.structures.n_atoms / len(problem.structures)
-    return float(2 * atoms * (rules.FLOAT32_SHOWS * recipe.force_weight * force / energy) ** 2)
+    return 2 * atoms * (rules.FLOAT32_SHOWS * recipe.force_weight * force / energy) ** 2
 
 
 @dataclass(frozen=True)
@@ -184,23 +178,24 @@ class _Search:
 
     trials: Trials
     size: Size
-    free: tuple[str, ...]  # names of fields
-    ratio: float  # ridge of a trial over the ridge that does as well in the fit
-    rounding_growth: float  # ridge lost in rounding in the fit over that in a trial; 0: none is lost in the fit
-    float32_ridge: float  # ridge of the fit below which rounding in float32 shows
+    free: tuple[str, ...] = ("ridge",)  # names of fields
+    ratio: float = 0.0  # ridge of a trial over the ridge that does as well in the fit
+    rounding_growth: float = 0.0  # ridge lost in rounding in the fit over that in a trial; 0: none is lost in the fit
+    float32_ridge: float = 0.0  # ridge of the fit below which rounding in float32 shows
 
     def best(self, recipe: Recipe, least_gain: float) -> Recipe:
         """Best recipe: one free field after the other, each value with its best ridge."""
-        recipe = self._with_best_ridge(recipe)
+        recipe = self.with_best_ridge(recipe)
         for steps in (STEPS[name] for name in STEPS if name in self.free):
-            recipe = _downhill(self._score, recipe, [partial(self._taken, step) for step in steps], least_gain)
+            recipe = _downhill(self._score, recipe, [partial(self._after, step) for step in steps], least_gain)
         return recipe
 
-    def _taken(self, step: Step, recipe: Recipe) -> Recipe | None:
+    def _after(self, step: Step, recipe: Recipe) -> Recipe | None:
         other = step(recipe)
-        return None if other is None else self._with_best_ridge(other)
+        return None if other is None else self.with_best_ridge(other)
 
-    def _with_best_ridge(self, recipe: Recipe) -> Recipe:
+    def with_best_ridge(self, recipe: Recipe) -> Recipe:
+        """The recipe with the best ridge, or as it is if the ridge is given."""
         return best_ridge(self._score, recipe, self._least_ridge(recipe)) if "ridge" in self.free else recipe
 
     def _score(self, recipe: Recipe) -> float:
@@ -209,10 +204,9 @@ class _Search:
         return math.inf if too_small else self.trials.trial(self.size, recipe).score
 
     def _least_ridge(self, recipe: Recipe) -> float:
-        """Smallest ridge of a trial that is not lost, in the trial or when carried; a given one is used as it is."""
-        if "ridge" not in self.free:
-            return 0.0
-        return max(self.trials.least_ridge(self.size, recipe), self.least_carried(recipe) * self.ratio)
+        """Smallest ridge of a trial that is lost neither here nor when carried; 0 if the ridge is given."""
+        least = max(self.trials.least_ridge(self.size, recipe), self.least_carried(recipe) * self.ratio)
+        return least if "ridge" in self.free else 0.0
 
     def least_carried(self, recipe: Recipe) -> float:
         """Smallest ridge of the fit: more rows and more weights make more rounding."""

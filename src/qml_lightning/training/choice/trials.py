@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...atoms.structures import Labels, Structures
+from ...atoms.structures import Labels
 from ...errors import SolveError
 from ...linear.direct import dual_rows, inner_products, ridge_path
 from ...linear.normal_equations import Part, Rows, as_gram
@@ -58,56 +59,38 @@ class Trial:
     score: float  # mean logarithm of the errors of the rows: energies and forces are both to be good
 
 
-@dataclass(frozen=True)
-class Split:
-    """A problem split at random into structures to train on and structures that are held out."""
+@dataclass
+class TrialData:
+    """Data of the trials: the problem, a random order of its structures, and directions of all environments."""
 
     problem: Problem
-    order: Tensor  # (structures,) trials train on the first ones, the last ones are held out
-    held_out: list[Problem]  # with all labels, and with energies alone
-
-    @classmethod
-    def of(cls, problem: Problem, validation: ValidationSet, seed: int) -> Split:
-        """Random split with a validation set of this size."""
-        order = torch.from_numpy(np.random.RandomState(seed).permutation(len(problem.structures)))
-        held_out = [problem.select(order[: validation.structures].sort().values)]
-        if validation.more_energies:
-            more = problem.select(order[validation.structures :][: validation.more_energies].sort().values)
-            held_out.append(replace(more, labels=Labels(energies=more.labels.energies)))
-        return cls(problem, order.flip(0), held_out)
-
-    def training(self, structures: int) -> Problem:
-        """The problem of the first structures of the random order."""
-        return self.problem.select(self.order[:structures].sort().values)
-
-    def error_factors(self, kind: str, size_exponent: float) -> Tensor | float:
-        """Factors from the errors of the validation rows of a kind to those of energies, forces or stress."""
-        if kind == "forces":
-            return 1.0
-        factors = []
-        for part in self.held_out:
-            if kind in part.targets:
-                factor = part.structures.counts.double() ** size_exponent
-                if kind == "stress":
-                    factor = (factor / part.structures.volumes)[:, None].expand(-1, len(VOIGT))
-                factors.append(factor[part.targets[kind].isfinite()])
-        return torch.cat(factors)
-
-
-@dataclass
-class SampledDirections:
-    """Principal directions of the environments of all structures, as the fit itself will find them.
-
-    They depend on the representation alone, for each of which they are computed once. Labels play no role.
-    """
-
-    structures: Structures
+    seed: int
     known: dict[Representation, list[Directions]] = field(default_factory=dict)
 
-    def of(self, recipe: Recipe) -> list[Directions]:
-        """Directions of each element."""
+    @cached_property
+    def order(self) -> Tensor:
+        """Random order of the structures: the first ones are held out, trials train on the last ones."""
+        return torch.from_numpy(np.random.RandomState(self.seed).permutation(len(self.problem.structures)))
+
+    def training(self, structures: int) -> Problem:
+        """The problem of the last structures."""
+        return self.problem.select(self.order.flip(0)[:structures].sort().values)
+
+    def held_out(self, validation: ValidationSet) -> list[Problem]:
+        """The problem of the first structures, with all labels, and that of the next, with energies alone."""
+        first, more, _ = self.order.tensor_split(
+            (validation.structures, validation.structures + validation.more_energies)
+        )
+        held_out = [self.problem.select(first.sort().values)]
+        if len(more):
+            whole = self.problem.select(more.sort().values)
+            held_out.append(replace(whole, labels=Labels(energies=whole.labels.energies)))
+        return held_out
+
+    def directions(self, recipe: Recipe) -> list[Directions]:
+        """Principal directions of each element, which the fit itself will find: no labels are used for them."""
         if recipe.representation not in self.known:
-            samples = sample_environments(self.structures, recipe, np.random.default_rng(recipe.seed))
+            samples = sample_environments(self.problem.structures, recipe, np.random.default_rng(recipe.seed))
             self.known[recipe.representation] = directions(samples)
         return self.known[recipe.representation]
 
@@ -125,8 +108,8 @@ class _Pass:
 class Trials:
     """Trials of recipes: none is made twice, and a ridge or an energy weight needs no other pass over the data."""
 
-    split: Split
-    directions: SampledDirections
+    data: TrialData
+    validation: ValidationSet
     compute: Compute
     at_once: int | None = None  # numbers in the rows of a batch, if memory is short
     tell: Progress = silent
@@ -134,7 +117,7 @@ class Trials:
     passes: int = 0  # over the data
 
     def __post_init__(self) -> None:
-        self.tell("choosing", 0, rules.PLANNED_PASSES + 1)
+        self.held_out = self.data.held_out(self.validation)
         self.cache = EnvironmentCache(min(self.compute.memory.left // 8, rules.MOST_REMEMBERED))
         self._last: dict[tuple[object, ...], _Pass] = {}
         self._traces: dict[tuple[object, ...], dict[str, float]] = {}  # of the Gram matrix of each kind, by pass
@@ -143,7 +126,7 @@ class Trials:
         """The trial of `recipe` with so many structures and features; its errors are infinite if it has no solution."""
         if (size, recipe) not in self.done:
             residuals = self._residuals(size, recipe)
-            factors = {kind: self.split.error_factors(kind, recipe.size_exponent) for kind in residuals}
+            factors = {kind: self._error_factors(kind, recipe.size_exponent) for kind in residuals}
             self.done[size, recipe] = Trial(
                 size,
                 next((name for name, preset in PRESETS.items() if preset == recipe.representation), "own"),
@@ -162,7 +145,7 @@ class Trials:
         if key not in self._traces:
             parts = self._pass(size, recipe).equations.parts
             self._traces[key] = {kind: _trace(part) for kind, part in parts.items()}
-        n_weights = size.n_features * recipe.features.weights_of_each(len(self.split.problem.elements))
+        n_weights = size.n_features * recipe.features.weights_of_each(len(self.data.problem.elements))
         trace = sum(recipe.weight_of(kind) ** 2 * trace for kind, trace in self._traces[key].items())
         return rules.LOST_IN_ROUNDING * n_weights * trace
 
@@ -191,10 +174,10 @@ class Trials:
     def _gathered(self, size: Size, recipe: Recipe) -> _Pass:
         """Equations of the training structures and rows of the validation set."""
         recipe = replace(recipe, features=replace(recipe.features, n_features=size.n_features))
-        elements = self.split.problem.elements
+        elements = self.data.problem.elements
         maps = draw_maps(recipe.features, len(elements), recipe.rank, np.random.default_rng(recipe.seed))
-        basis = Basis(elements, recipe, principal_axes(self.directions.of(recipe), recipe.rank), maps)
-        ready, training = basis.ready(self.compute), self.split.training(size.structures)
+        basis = Basis(elements, recipe, principal_axes(self.data.directions(recipe), recipe.rank), maps)
+        ready, training = basis.ready(self.compute), self.data.training(size.structures)
         equations = empty(training, basis, device=self.compute.device)
         cached = self.cache.of("training", size, recipe.rank, recipe.representation)
         gather(equations, ready, training, how=Pass(most=self.at_once, environments=cached))
@@ -208,14 +191,25 @@ class Trials:
         return _Pass(equations, inner, self._validation_rows(ready, recipe))
 
     def _validation_rows(self, basis: ReadyBasis, recipe: Recipe) -> dict[str, Rows]:
-        parts = self.split.held_out
-        total = {kind: sum(part.rows.get(kind, 0) for part in parts) for kind in parts[0].rows}
+        total = {kind: sum(part.rows.get(kind, 0) for part in self.held_out) for kind in self.held_out[0].rows}
         rows = {kind: Rows(basis.n_weights, n, self.compute.device) for kind, n in total.items()}
-        for number, part in enumerate(parts):
+        for number, part in enumerate(self.held_out):
             cached = self.cache.of(f"held out {number}", recipe.rank, recipe.representation)
             for _ in write_rows(basis, part, recipe, rows.__getitem__, Pass(most=self.at_once, environments=cached)):
                 pass
         return {kind: part for kind, part in rows.items() if part.n}
+
+    def _error_factors(self, kind: str, size_exponent: float) -> Tensor | float:
+        """Factors from errors of validation rows to errors of energies, forces or stress."""
+        if kind == "forces":
+            return 1.0
+        factors = []
+        for part in (part for part in self.held_out if kind in part.targets):
+            factor = part.structures.counts.double() ** size_exponent
+            if kind == "stress":
+                factor = (factor / part.structures.volumes)[:, None].expand(-1, len(VOIGT))
+            factors.append(factor[part.targets[kind].isfinite()])
+        return torch.cat(factors)
 
 
 def _pass_key(size: Size, recipe: Recipe) -> tuple[object, ...]:
