@@ -125,7 +125,7 @@ def test_the_energy_is_smooth_through_the_cutoff(molecular):
 
 
 def test_a_batch_predicts_what_each_structure_predicts_alone(crystalline, monkeypatch):
-    import qml_lightning.model.potential as module
+    import qml_lightning.model.predictor as module
 
     frames = [_crystal(k) for k in range(6)] + [_slab()]
     alone = [crystalline.predict(atoms) for atoms in frames]
@@ -167,7 +167,7 @@ def test_a_model_comes_back_from_its_file_bit_for_bit(tmp_path, changes):
     again = qml_lightning.load(str(tmp_path / "model.qml"))
     assert again.recipe == potential.recipe
     assert again.elements == potential.elements
-    assert again.provenance == json.loads(json.dumps(potential.provenance))
+    assert again.provenance.as_dict() == json.loads(json.dumps(potential.provenance.as_dict()))
     one, two = potential.predict(_ethanol()), again.predict(_ethanol())
     assert torch.equal(one.energies, two.energies)
     assert torch.equal(one.forces, two.forces)
