@@ -262,6 +262,6 @@ def test_structures_that_cannot_be_are_refused(molecular):
 
 
 def test_potential_knows_where_it_came_from(molecular):
-    assert molecular.provenance["structures"] == 20
-    assert molecular.provenance["targets"] == {"energies": 20, "forces": 20 * 27}
+    assert molecular.provenance.structures == 20
+    assert molecular.provenance.targets == {"energies": 20, "forces": 20 * 27}
     assert structures_from_ase(_ethanol()).elements == molecular.elements

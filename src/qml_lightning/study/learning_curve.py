@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import pairwise
 
-import numpy as np
 import torch
 
 from ..atoms.dataset import Dataset
 from ..atoms.neighbours import element_indices
 from ..errors import InputError, SolveError
-from ..kernels import FeatureMap
+from ..machine.compute import Compute
 from ..machine.memory import Memory
-from ..model.basis import draw
+from ..machine.progress import Progress
+from ..model.basis import Basis
 from ..model.metrics import evaluate
-from ..model.projection import Projection
 from ..model.recipe import DEFAULT, Recipe
-from ..training.equations import Equations, equations_of, extended, solved, sweep
-from ..training.fit import chosen_labels
-from ..training.problem import Progress
+from ..training.equations import Equations, extended
+from ..training.problem import Learn, chosen_labels
+from ..training.solvers.direct import equations_of, solved, sweep
 from .trends import Entry, LearningCurve
 
 # Without sizes: that many, each half of the next, the largest four fifths of the data.
@@ -111,16 +110,6 @@ def _beside(ridges: list[float], ridge: float) -> list[float]:
     return ridges[max(0, at - 1) : at + 2]
 
 
-@dataclass(frozen=True)
-class _Shared:
-    """The basis that all sizes have."""
-
-    elements: tuple[int, ...]
-    recipe: Recipe
-    projection: Projection
-    maps: tuple[FeatureMap, ...]
-
-
 def _growing(
     data: Dataset,
     sizes: Sequence[int],
@@ -139,7 +128,7 @@ def _growing(
         f"A learning curve with {n_weights} weights keeps its equations beside their solution and",
         "Use fewer features.",
     )
-    basis = _Shared(elements, recipe, *draw(data.structures, recipe, np.random.default_rng(recipe.seed)))
+    basis, compute = Basis.draw(data.structures, recipe), Compute(device, kernels)
     equations: Equations | None = None
     for before, n in pairwise((0, *sizes)):
 
@@ -149,11 +138,15 @@ def _growing(
         part = data.select(range(before, n))
         if equations is None:
             equations = equations_of(
-                part, recipe, basis=basis, reference_energies=reference_energies,
-                device=device, kernels=kernels, progress=here,
-            )  # fmt: skip
+                part,
+                recipe,
+                basis=basis,
+                learn=Learn(reference_energies=reference_energies),
+                compute=compute,
+                tell=here,
+            )
         else:
-            equations = extended(equations, part, repeated=True, device=device, kernels=kernels, progress=here)
+            equations = extended(equations, part, compute, repeated=True, tell=here)
         yield n, equations
 
 

@@ -18,17 +18,19 @@ import torch
 from ..atoms.dataset import Dataset
 from ..atoms.neighbours import element_indices
 from ..errors import InputError, SolveError
-from ..linear.direct import memory_for_fit
+from ..machine.compute import Compute
 from ..machine.files import write_atomically
 from ..machine.memory import Memory
 from ..machine.processes import as_done, jobs_for
+from ..machine.progress import Progress
 from ..model.basis import recipe_difference
 from ..model.metrics import evaluate
 from ..model.recipe import DEFAULT, Recipe
 from ..model.recipe_file import with_fields
-from ..training.equations import Equations, equations_of, fingerprints, solved
-from ..training.fit import chosen_labels
-from ..training.problem import Progress
+from ..training.costs import direct_memory
+from ..training.equations import Equations
+from ..training.problem import Learn, chosen_labels, fingerprints
+from ..training.solvers.direct import equations_of, solved
 
 FORMAT = "qml-lightning-tune"
 
@@ -138,7 +140,10 @@ class _Search:
         learn, judge = self.parts[one.fold]
         first = one.recipes[0][1]
         equations = equations_of(
-            learn, first, reference_energies=self.reference_energies, device=self.device, kernels=self.kernels
+            learn,
+            first,
+            learn=Learn(reference_energies=self.reference_energies),
+            compute=Compute(self.device, self.kernels),
         )
         return [self._judged(equations, recipe, judge) for _, recipe in one.recipes]
 
@@ -156,7 +161,7 @@ class _Search:
         labels = [learn.labels.energies, learn.labels.forces, learn.labels.stress]
         counts = [part.numel() for part in labels if part is not None]
         n_weights = recipe.features.n_weights(len(learn.structures.elements))
-        return memory_for_fit(n_weights, counts) + 8 * n_weights**2  # solved more than once: beside what is gathered
+        return direct_memory(counts, n_weights) + 8 * n_weights**2  # solved more than once: beside what is gathered
 
 
 def combinations(space: Mapping[str, Sequence[Any]], most: int | None, seed: int) -> list[dict[str, Any]]:
