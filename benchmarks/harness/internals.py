@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -20,21 +19,26 @@ from qml_lightning.errors import SolveError
 from qml_lightning.kernels import FeatureMap, kernels_for, native
 from qml_lightning.linear.compensated import BLOCK, add_compensated
 from qml_lightning.linear.normal_equations import Gram, Rows, add_product, append, lower_tiles
+from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.files import atomic, write_atomically
 from qml_lightning.machine.memory import bytes_from
-from qml_lightning.model.baseline import Baseline, fit_baseline
-from qml_lightning.model.basis import Drawn, draw, make_basis
-from qml_lightning.model.potential import Predictor, _forces
+from qml_lightning.machine.ranks import Ranks, joined
+from qml_lightning.model.baseline import Baseline
+from qml_lightning.model.basis import Basis
+from qml_lightning.model.potential import Model
+from qml_lightning.model.predictor import Predictor, forces_from
 from qml_lightning.model.projection import lift, project
 from qml_lightning.model.representations import fchl19 as representations
-from qml_lightning.training.equations import Equations, empty, equations_of, extended, fingerprints, gather, solved
+from qml_lightning.training.environments import environments
+from qml_lightning.training.equations import Equations, empty, gather
+from qml_lightning.training.equations import extended as extended_on
 from qml_lightning.training.problem import Problem
-from qml_lightning.training.rows import environments
-from qml_lightning.training.shared_gather import Ranks, joined
+from qml_lightning.training.solvers.direct import equations_of, solved
 
 __all__ = [
     "BLOCK",
     "ENERGY_IN_EV",
+    "Basis",
     "Equations",
     "NativeFeatures",
     "Representation",
@@ -42,9 +46,7 @@ __all__ = [
     "add_compensated",
     "add_product",
     "atomic",
-    "axes_of",
     "bytes_from",
-    "drawn_basis",
     "energy_gradients",
     "equations_of",
     "extended",
@@ -78,9 +80,10 @@ def kernels_in_use() -> str:
     return kernels_for("cpu", torch.float32).NAME
 
 
-def facts(potential: Any) -> dict[str, Any]:
+def facts(potential: Model) -> dict[str, Any]:
     """Provenance of a model: `targets` by kind, `seconds`, `solution`, and `choice` if the recipe was chosen."""
-    return dict(potential.provenance)
+    known: dict[str, Any] = potential.provenance.as_dict()
+    return known
 
 
 def ranks_of_torchrun() -> AbstractContextManager[Ranks | None]:
@@ -103,19 +106,20 @@ def solutions(equations: Equations, recipe: Recipe, ridges: Sequence[float]) -> 
             yield ridge, solution(equations, recipe, ridge)
 
 
+def extended(equations: Equations, data: Dataset) -> Equations:
+    """The equations with the structures of `data` added; the old ones are used up."""
+    return extended_on(equations, data, Compute())
+
+
 def rows_of(data: Dataset, recipe: Recipe) -> Equations:
     """Equations of `data` that keep all of their rows, however many there are, and form no Gram matrix."""
-    basis, structures, labels = drawn_basis(data.structures, recipe), data.structures, data.labels
-    problem = Problem(structures, labels, fit_baseline(structures, labels.energies, basis.elements))
-    equations = empty(
-        problem, fingerprints(structures, labels), data.source.as_dict(), recipe, (basis.projection, basis.maps),
-        given=False,
-    )  # fmt: skip
-    counts = {kind: int(target.isfinite().sum()) for kind, target in problem.targets.items()}
+    problem, basis = Problem.of(data), Basis.draw(data.structures, recipe)
+    equations = empty(problem, basis)
     equations.parts = {
-        kind: Rows(part.n_columns, counts[kind], n_targets=part.n_targets) for kind, part in equations.parts.items()
+        kind: Rows(part.n_columns, problem.rows[kind], n_targets=part.n_targets)
+        for kind, part in equations.parts.items()
     }
-    gather(equations, ready(basis), problem, lambda *_: None)
+    gather(equations, basis.ready(Compute()), problem)
     return equations
 
 
@@ -153,36 +157,19 @@ def gram_rate(n_features: int, n_rows: int) -> float:
 # ---- bases and potentials --------------------------------------------------------------------------------------------
 
 
-def drawn_basis(structures: Structures, recipe: Recipe) -> Any:
-    """Axes from a sample of these structures, and feature maps: a basis for `equations_of`."""
-    projection, maps = draw(structures, recipe, np.random.default_rng(recipe.seed))
-    return SimpleNamespace(elements=structures.elements, recipe=recipe, projection=projection, maps=maps)
+def with_axes(basis: Basis, axes: Tensor) -> Basis:
+    """The basis with other axes, (elements, size, rank)."""
+    return replace(basis, projection=replace(basis.projection, matrices=axes))
 
 
-def ready(basis: Drawn) -> Any:
-    """The basis with the kernels that serve it."""
-    return make_basis(basis.elements, basis.recipe, basis.projection, basis.maps, "cpu", None)
-
-
-def axes_of(basis: Drawn) -> Tensor:
-    """Axes of each element, (elements, size, rank)."""
-    return basis.projection.matrices
-
-
-def with_axes(basis: Drawn, axes: Tensor) -> Any:
-    """The basis with other axes."""
-    projection = replace(basis.projection, matrices=axes)
-    return SimpleNamespace(elements=basis.elements, recipe=basis.recipe, projection=projection, maps=basis.maps)
-
-
-def lost_by_projection(basis: Drawn) -> float:
+def lost_by_projection(basis: Basis) -> float:
     """Largest part of the squared norm of an element's environments that the axes lose."""
     return 1 - float(basis.projection.explained.min())
 
 
-def projected_environments(basis: Drawn, structures: Structures) -> list[Tensor]:
+def projected_environments(basis: Basis, structures: Structures) -> list[Tensor]:
     """Projected environments ρ of each element, (atoms, rank) in float64."""
-    at = environments(ready(basis), structures)
+    at = environments(basis.ready(Compute()), structures)
     return [at.rho[at.element == e].double() for e in range(len(basis.elements))]
 
 
@@ -199,11 +186,10 @@ def energy_gradients(potential: Potential, structures: Structures) -> list[Tenso
 
 def untrained(structures: Structures, recipe: Recipe) -> Potential:
     """A potential with axes from the structures and random weights: the time of a prediction depends on neither."""
-    random = np.random.default_rng(0)
-    projection, maps = draw(structures, recipe, random)
-    weights = torch.from_numpy(random.standard_normal(recipe.features.n_weights(len(maps))))
-    zero = torch.zeros(len(structures.elements), dtype=torch.float64)
-    return Potential(structures.elements, recipe, projection, maps, weights, Baseline(structures.elements, zero))
+    basis = Basis.draw(structures, recipe)
+    weights = torch.from_numpy(np.random.default_rng(0).standard_normal(basis.n_weights))
+    zero = torch.zeros(len(basis.elements), dtype=torch.float64)
+    return Potential(basis, weights, Baseline(basis.elements, zero))
 
 
 # ---- steps that are timed --------------------------------------------------------------------------------------------
@@ -232,7 +218,7 @@ def prediction_steps(structures: Structures, predictor: Predictor) -> dict[str, 
         "projection": lambda: (project(basis.projections, values, element), lift(basis.projections, slope, element)),
         "features": features,
         "pullback": lambda: basis.kernels.fchl19_pullback(basis.arguments, n, segments, vectors, cotangent),
-        "forces": lambda: _forces(structures, pairs, gradient),
+        "forces": lambda: forces_from(structures, pairs, gradient),
     }
 
 

@@ -15,7 +15,7 @@ from ..harness.benchmark import Benchmark, Cell, Comparison, Entry, Headline, Op
 from ..harness.curves import both_logarithmic, draw_curve, row, slope
 from ..harness.drawing import GREY, ORANGE, panels
 from ..harness.entries import grouped, mean
-from ..harness.internals import Equations, SolveError, drawn_basis, equations_of, extended, representations, solution
+from ..harness.internals import Basis, Equations, SolveError, equations_of, extended, representations, solution
 from ..harness.models import ENERGY, errors, load, recipe_for, recipe_words
 from ..harness.places import PUBLISHED
 from ..harness.tables import table, thousands
@@ -87,7 +87,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
 
 def _first(pool: Dataset, n: int, recipe: Recipe) -> Equations:
     """Equations of the first molecules, in a basis whose axes come from the geometries of all."""
-    return equations_of(pool.select(np.arange(n)), recipe, basis=drawn_basis(pool.structures, recipe))
+    return equations_of(pool.select(np.arange(n)), recipe, basis=Basis.draw(pool.structures, recipe))
 
 
 def _downhill(equations: Equations, ridge: float, held: Dataset) -> Potential:

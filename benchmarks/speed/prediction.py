@@ -52,17 +52,17 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
         return _batches(n_features, options.quick, rounds, seconds)
     if cell["what"] == BOXES:
         return {"boxes": _boxes(n_features, options.quick, rounds, seconds), "skin": SKIN}
-    molecules = _aspirin(40)
+    one, some = _aspirin(1), _aspirin(40)
     return {
         "milliseconds": {
-            name: _one_molecule(molecules[:1], untrained(molecules, recipe), rounds, seconds)
+            name: _one_molecule(one, untrained(some, recipe), rounds, seconds)
             for name, recipe in variants(n_features).items()
         }
     }
 
 
 def _aspirin(n: int) -> Structures:
-    return load("rmd17_aspirin:train_01").structures[:n]
+    return load(f"rmd17_aspirin:train_01@0:{n}").structures
 
 
 def _batches(n_features: int, quick: bool, rounds: int, seconds: float) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def _batches(n_features: int, quick: bool, rounds: int, seconds: float) -> dict[
     box = liquid_water(n_atoms)
     calls: dict[str, tuple[Callable[[], object], Structures]] = {}
     for name, recipe in variants(n_features).items():
-        potential = untrained(molecules[:40], recipe)
+        potential = untrained(_aspirin(40), recipe)
         calls[f"{len(molecules)} aspirin, {name}"] = (lambda p=potential: p.predict(molecules)), molecules
     for name in (DEFAULT, PAIR):
         potential = untrained(liquid_water(600), variants(n_features)[name])

@@ -16,7 +16,7 @@ from ..harness.entries import grouped
 from ..harness.internals import Equations, equations_of, solutions
 from ..harness.models import ENERGY, FORCE, default_recipe, load, mae, rmd17_files
 from ..harness.tables import table
-from .recipe_changes import CHANGES, DEFAULT, SIZE_EXPONENTS, Basis, Change
+from .recipe_changes import CHANGES, DEFAULT, SIZE_EXPONENTS, Change, MakeBasis
 
 N_FEATURES, LEARNT, TRIED = 4096, 400, 300
 SEVERAL = "small_mols"  # molecules of several compositions, for which the weight of energies by size matters
@@ -61,7 +61,7 @@ def _data(molecule: str, quick: bool) -> tuple[Dataset, Dataset]:
 
 
 @lru_cache(maxsize=1)
-def _gathered(molecule: str, quick: bool, recipe: Recipe, make_basis: Basis | None) -> tuple[Equations, float]:
+def _gathered(molecule: str, quick: bool, recipe: Recipe, make_basis: MakeBasis | None) -> tuple[Equations, float]:
     """Equations of the training structures, and the processor time that they took."""
     train, started = _data(molecule, quick)[0], time.process_time()
     equations = equations_of(train, recipe, basis=None if make_basis is None else make_basis(train, recipe))

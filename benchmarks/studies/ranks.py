@@ -37,7 +37,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     recipe = with_features(default_recipe(n_features, rank=cell["rank"]), sigma=sigma)
     equations = equations_of(learnt, recipe)
     ridge, found = best_ridge(equations, recipe, tried, guess * (16 if options.quick else 1))
-    return {"lost": lost_by_projection(equations), "log10_ridge": ridge, **found}
+    return {"lost": lost_by_projection(equations.basis), "log10_ridge": ridge, **found}
 
 
 def tables(entries: list[Entry]) -> str:

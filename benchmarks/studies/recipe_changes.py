@@ -11,17 +11,10 @@ from torch import Tensor
 
 from qml_lightning import Dataset, Recipe, fit
 
-from ..harness.internals import (
-    axes_of,
-    drawn_basis,
-    energy_gradients,
-    projected_environments,
-    representations,
-    with_axes,
-)
+from ..harness.internals import Basis, energy_gradients, projected_environments, representations, with_axes
 from ..harness.models import with_features
 
-Basis = Callable[[Dataset, Recipe], Any]  # a basis for the equations of these data
+MakeBasis = Callable[[Dataset, Recipe], Basis]  # for the equations of these data
 
 
 @dataclass(frozen=True)
@@ -31,7 +24,7 @@ class Change:
     group: str
     name: str
     recipe: Callable[[Recipe], Recipe] = lambda recipe: recipe
-    basis: Basis | None = None
+    basis: MakeBasis | None = None
 
 
 def fchl19(**changes: Any) -> Callable[[Recipe], Recipe]:
@@ -52,7 +45,7 @@ def blocks(recipe: Recipe) -> Recipe:
     return with_features(recipe, max(unit, recipe.features.n_features // 3 // unit * unit), blocks=True)
 
 
-def whitened(power: float) -> Basis:
+def whitened(power: float) -> MakeBasis:
     """Axes divided by the spread of the environments along them, to a power."""
 
     def change(element: int, axes: Tensor, rho: Tensor) -> Tensor:
@@ -62,13 +55,13 @@ def whitened(power: float) -> Basis:
     return lambda data, recipe: _with_changed_axes(data, recipe, change)
 
 
-def informed(power: float, n_features: int = 1024) -> Basis:
+def informed(power: float, n_features: int = 1024) -> MakeBasis:
     """Axes stretched by how much the energy of a first, small model changes along them.
 
     The stretch is the mean of g gᵀ over the environments, g the gradient of an atom's energy by ρ, to a power.
     """
 
-    def basis(data: Dataset, recipe: Recipe) -> Any:
+    def basis(data: Dataset, recipe: Recipe) -> Basis:
         solver = replace(recipe.solver, method="direct")
         first = fit(data, replace(with_features(recipe, n_features), ridge=1e-9, solver=solver))
         products = [slope.T @ slope / len(slope) for slope in energy_gradients(first, data.structures)]
@@ -83,15 +76,15 @@ def informed(power: float, n_features: int = 1024) -> Basis:
     return basis
 
 
-def _with_changed_axes(data: Dataset, recipe: Recipe, change: Callable[[int, Tensor, Tensor], Tensor]) -> Any:
+def _with_changed_axes(data: Dataset, recipe: Recipe, change: Callable[[int, Tensor, Tensor], Tensor]) -> Basis:
     """A basis with `change(element, axes, rho)` in the place of each element's axes; ρ keeps its length."""
-    basis = drawn_basis(data.structures, recipe)
+    basis = Basis.draw(data.structures, recipe)
+    axes = basis.projection.matrices
     environments = projected_environments(basis, data.structures.select(torch.arange(min(100, len(data)))))
-    changed = axes_of(basis).clone()
+    changed = axes.clone()
     for e, rho in enumerate(environments):
-        old = axes_of(basis)[e]
-        new = change(e, old, rho)
-        after = rho @ (old.T @ new)  # the old axes are orthonormal: oldᵀ · new is the effect of the change on ρ
+        new = change(e, axes[e], rho)
+        after = rho @ (axes[e].T @ new)  # the old axes are orthonormal: oldᵀ · new is the effect of the change on ρ
         changed[e] = new * (rho.square().sum() / after.square().sum()).sqrt()
     return with_axes(basis, changed)
 
