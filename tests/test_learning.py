@@ -35,7 +35,7 @@ def curve_of(errors: dict[tuple[int, int], float], seeds: int = 1) -> LearningCu
 def test_the_model_of_each_size_is_that_of_a_fit_on_those_structures():
     data, test = molecules(24), molecules(6, seed=100)
     curve = learning_curve(data, [8, 24], [64], recipe=SMALL, test=test)
-    assert [(e.n_features, e.structures) for e in curve.entries] == [(64, 8), (64, 24)]
+    assert [(e.features, e.structures) for e in curve.entries] == [(64, 8), (64, 24)]
     # the axes are those of the largest set, and so are those of a fit on it
     whole = fit(data.subsample(24, SMALL.seed), recipe(n_features=64))
     part = fit(data.subsample(8, SMALL.seed), recipe(n_features=64), basis=whole)
@@ -90,7 +90,7 @@ def test_sizes_and_features_that_are_not_said_follow_from_data_and_recipe():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"sizes": [30]}, "smaller sizes, or a test set"),
+        ({"sizes": [30]}, "30 structures to learn from and 1 to hold out"),
         ({"sizes": [0, 5]}, "such as 100, 200, 500"),
         ({"sizes": [5], "held_out": 2, "test": molecules(1)}, "one of the two"),
         ({"sizes": [15], "held_out": 8}, "has 20"),

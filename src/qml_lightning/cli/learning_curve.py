@@ -159,13 +159,13 @@ def _errors(curve: LearningCurve, data: str, test: str | None) -> Group:
     from ..study.trends import QUANTITIES, WORDS
 
     rows = []
-    for n_features in curve.features:
+    for features in curve.features:
         for structures in curve.sizes:
-            entries = [e for e in curve.entries if (e.n_features, e.structures) == (n_features, structures)]
+            entries = [e for e in curve.entries if (e.features, e.structures) == (features, structures)]
             ridges = sorted({entry.ridge for entry in entries})
             rows.append(
-                [f"{n_features:,}" if structures == curve.sizes[0] else "", f"{structures:,}"]
-                + [_mean(curve.errors(quantity, n_features, structures)) for quantity in curve.quantities]
+                [f"{features:,}" if structures == curve.sizes[0] else "", f"{structures:,}"]
+                + [_mean(curve.errors(quantity, features, structures)) for quantity in curve.quantities]
                 + [" … ".join(f"{ridge:g}" for ridge in dict.fromkeys((ridges[0], ridges[-1])))]
             )
     seeds = len({entry.seed for entry in curve.entries})
@@ -185,14 +185,13 @@ def _mean(errors: Sequence[float]) -> str:
 
 def _slopes(curve: LearningCurve) -> Group:
     """How errors go with numbers, where there are several."""
-    from ..study.trends import WORDS
+    from ..study.trends import OTHER, WORDS
 
     rows = []
     for t in (*curve.trends("structures"), *curve.trends("features")):
         if t.along == "structures" or t.fixed == curve.sizes[-1]:
-            other = "features" if t.along == "structures" else "structures"
             slopes = (f"{slope:+.2f}".replace("-", "−") for slope in (t.slope, t.last_decade, t.end))
-            rows.append((f"{WORDS[t.quantity]}, {t.fixed:,} {other}", t.along, *slopes))
+            rows.append((f"{WORDS[t.quantity]}, {t.fixed:,} {OTHER[t.along]}", t.along, *slopes))
     title, head = "Slopes: error ∝ number^slope", ("error", "with the number of", "all", "last decade", "last two")
     return table(title, head, rows, right=(2, 3, 4))
 

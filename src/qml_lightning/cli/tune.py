@@ -99,12 +99,12 @@ def command(
 
     from ..model.recipe import Recipe
     from ..model.recipe_file import save_recipe
-    from ..study.tuning import as_dict, tune
+    from ..study.tuning import Search, tune
 
     start = recipe.make(machine.precision)
     if not isinstance(start, Recipe):
         raise InputError(f"Recipes are tuned for random features: sorf, rff or orf, got --method {recipe.method}.")
-    space = dict(_field(start, text) for text in tries or USUAL)
+    search = Search(dict(_field(start, text) for text in tries or USUAL), folds, held_out, trials)
     with progress() as tell, warnings_shown():
         tell("reading", 0, 1)
         dataset = reading.load(data)
@@ -112,11 +112,10 @@ def command(
         if label_check:
             check_labels(dataset, device)
         tuning = tune(
-            dataset, space, start, folds=folds, held_out=held_out, most=trials, journal=noted, jobs=jobs,
-            targets=targets, reference_energies=reference_energies, device=device, kernels=machine.kernels,
-            progress=tell,
+            dataset, search, start, journal=noted, jobs=jobs, targets=targets, reference_energies=reference_energies,
+            device=device, kernels=machine.kernels, progress=tell,
         )  # fmt: skip
-    errors = finite(as_dict(tuning)["tried"][0])
+    errors = finite(tuning.as_dict()["tried"][0])
     save_recipe(tuning.best, output, overwrite=overwrite, data=dataset.source.as_dict(), errors=errors)
     if figure is not None:
         from ..report.figure import write_figure
@@ -124,7 +123,7 @@ def command(
 
         write_figure(figure, lambda: draw(tuning), overwrite=overwrite)
     if as_json:
-        show_json({"output": str(output), "journal": str(noted), **as_dict(tuning)})
+        show_json({"output": str(output), "journal": str(noted), **tuning.as_dict()})
         return
     drawn = f" The response is in {figure}." if figure else ""
     show(

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..study.trends import QUANTITIES, WORDS, Along, LearningCurve, Trend
+from ..study.trends import OTHER, QUANTITIES, WORDS, Along, LearningCurve, Trend
 from .summary import GREY, STYLE
 
 if TYPE_CHECKING:
@@ -49,12 +49,11 @@ def _title(curve: LearningCurve) -> str:
 
 
 def _panel(axes: Axes, curve: LearningCurve, along: Along, quantity: str) -> None:
-    numbers, others = (curve.sizes, curve.features) if along == "structures" else (curve.features, curve.sizes)
+    numbers, others = curve.numbers(along), curve.numbers(OTHER[along])
     trends = {trend.fixed: trend for trend in curve.trends(along) if trend.quantity == quantity}
     for at, fixed in enumerate(others):
-        runs = [
-            curve.errors(quantity, *((fixed, n) if along == "structures" else (n, fixed))) for n in numbers
-        ]  # one list of seeds for each number
+        # one list of seeds for each number
+        runs = [curve.errors(quantity, **{along: n, OTHER[along]: fixed}) for n in numbers]
         mix = at / max(1, len(others) - 1) if len(others) > 1 else 1.0
         colour = tuple((1 - mix) * light + mix * dark for light, dark in zip(LIGHT, DARK))
         _line(axes, numbers, runs, colour, MARKERS[at % len(MARKERS)], _label(along, fixed, trends.get(fixed)))
@@ -70,8 +69,9 @@ def _panel(axes: Axes, curve: LearningCurve, along: Along, quantity: str) -> Non
 
 
 def _label(along: Along, fixed: int, trend: Trend | None) -> str:
-    of = "features" if along == "structures" else "structures"
-    return f"{fixed:,} {of}" + ("" if trend is None else f", slope {trend.last_decade:+.2f}".replace("-", "−"))
+    return f"{fixed:,} {OTHER[along]}" + (
+        "" if trend is None else f", slope {trend.last_decade:+.2f}".replace("-", "−")
+    )
 
 
 def _line(

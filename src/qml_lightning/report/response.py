@@ -5,14 +5,12 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from ..study.tuning import Tried, Tuning
+from ..study.tuning import KINDS, Tried, Tuning
 from .summary import GREY, STYLE, TURNS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-KINDS = ("energy", "forces", "stress")
 
 
 def draw(tuning: Tuning) -> Figure:
