@@ -13,12 +13,12 @@ from ase.build import molecule
 
 from qml_lightning import evaluate, fit, learning_curve
 from qml_lightning.cli import main
-from qml_lightning.errors import InputError
+from qml_lightning.errors import InputError, SolveError
 from qml_lightning.model.metrics import Error, Metrics
 from qml_lightning.report.curve import draw
 from qml_lightning.report.figure import write_figure
 from qml_lightning.study.trends import Entry, LearningCurve, trend_of
-from small_models import SMALL, crystals, labelled, molecules, recipe
+from small_models import SMALL, argon, crystals, labelled, molecules, recipe
 from structures_for_tests import rattled
 
 
@@ -71,6 +71,11 @@ def test_a_ridge_is_chosen_by_structures_that_come_next_and_kept_where_none_come
     assert chosen[0] != 1.0
     assert chosen[1] == chosen[0]
     assert free.entries[0].metrics.forces.mae < fixed.entries[0].metrics.forces.mae
+
+
+def test_ridges_that_all_fail_are_named_with_the_remedy():
+    with pytest.raises(SolveError, match=r"any of the ridges \[0\.0\]\. Try larger ones"):
+        learning_curve(argon(24), [8], [1024], recipe=recipe(n_features=1024), held_out=2, ridges=[0.0])
 
 
 def test_every_seed_draws_anew_and_the_held_out_structures_stay():

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Group
 
     from ..model.recipe import Recipe
-    from ..study.tuning import Tried, Tuning
+    from ..study.tuning import Trial, Tuning
 
 HELP = teaching(
     """Try every combination of some fields of a recipe, and write the best recipe for `train --recipe FILE`.
@@ -185,7 +185,7 @@ def _table(tuning: Tuning, data: str) -> Group:
     return table(f"MAE on parts of {data}: {len(ranking)} recipes{more}", heads, rows, right=range(len(heads)))
 
 
-def _error(one: Tried, kind: str) -> str:
+def _error(one: Trial, kind: str) -> str:
     errors = [MILLI * error for error in getattr(one, kind)]
     if not errors:
         return "no solution"

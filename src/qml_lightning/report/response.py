@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
-from ..study.tuning import KINDS, Tried, Tuning
+from ..study.tuning import KINDS, Trial, Tuning
 from .summary import GREY, STYLE, TURNS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _panel(axes: Axes, tuning: Tuning, name: str) -> None:
     _ticks(axes, at, shown, numeric)
 
 
-def _winner(tuning: Tuning, name: str, value: Any) -> Tried | None:
+def _winner(tuning: Tuning, name: str, value: Any) -> Trial | None:
     """The best of those with that value, if any has a solution."""
     having = [one for one in tuning.ranking if one.values[name] == value and (one.energy or one.forces)]
     return having[0] if having else None

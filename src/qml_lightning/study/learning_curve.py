@@ -30,18 +30,18 @@ from .trends import Entry, LearningCurve
 HALVINGS = 5
 # Structures held out by default, at most.
 MOST_HELD_OUT = 1000
-# Structures that choose the ridge of a size: those that follow it in the draw.
+# Validation structures that choose the ridge of a size: those that follow it in the draw.
 FEWEST_NEXT, MOST_NEXT = 10, 200
 
 
 @dataclass(frozen=True)
 class Design:
-    """Models of a learning curve, and the structures that measure their errors."""
+    """Models of a learning curve, and their test set."""
 
     sizes: Sequence[int] | None = None  # training structures; None: five sizes, each half of the next
     features: Sequence[int] | None = None  # None: a quarter of the recipe's features, and all
-    test: Dataset | None = None  # measures the errors; None: structures of the data that are held out
-    held_out: int | None = None  # how many of them; None: what the largest size leaves, at most 1000
+    test: Dataset | None = None  # None: structures of the data that are held out
+    held_out: int | None = None  # how many of the data; None: what the largest size leaves, at most 1000
     seeds: int = 1  # draws of structures and features
     ridges: Sequence[float] = ()  # the best is taken for each size; empty: the ridge of the recipe
 
@@ -65,7 +65,7 @@ class Design:
         return recipes
 
     def parts(self, data: Dataset, seed: int) -> tuple[tuple[int, ...], Dataset, Dataset]:
-        """Sizes, ascending; structures to draw training sets from; structures that measure the errors."""
+        """Sizes, ascending; structures to draw training sets from; test set."""
         if self.test is not None and self.held_out is not None:
             raise InputError("Errors are measured on a test set or on structures held out. Give one of the two.")
         n, held_out = len(data), 0 if self.test is not None else self.held_out
@@ -100,15 +100,14 @@ def learning_curve(
     progress: Progress | None = None,
     **design: Any,
 ) -> LearningCurve:
-    """Errors of models of `sizes` structures of `data` with each number of `features`, on structures unseen by them.
+    """Errors of models of `sizes` structures of `data` with each number of `features`, on a test set.
 
-    Each number of features and each seed needs one pass over the largest training set: a larger set is a smaller one
-    and more structures, and only those make new rows. The axes of the projection are those of the largest set: they
-    depend on geometries, not on labels.
+    Each number of features and each seed needs one pass over the largest training set: the smaller sets are its first
+    structures. All sizes use the axes of the largest set, which depend on geometries and not on labels.
 
-    `design`: further fields of `Design`: `test` or `held_out`, `seeds`, `ridges`. With `ridges`, each size takes the
-    one with the least error on the structures that follow in the draw, not on the test set; where too few follow, it
-    keeps the ridge of the size before. Without, a curve has a peak where rows are about as many as weights.
+    `design`: more fields of `Design`: `test` or `held_out`, `seeds`, `ridges`. Each size takes the best of `ridges` on
+    the structures that follow in the draw; if too few follow, the ridge of the size before. Without `ridges` the curve
+    has a peak where rows are about as many as weights.
     `targets`, `reference_energies`, `device`, `kernels`, `progress`: as in `fit`.
     """
     plan = Design(sizes, features, **design)

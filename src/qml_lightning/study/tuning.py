@@ -1,4 +1,4 @@
-"""Search through every combination of some fields of a recipe, judged by structures that are held out."""
+"""Search through every combination of some fields of a recipe, by the errors on held-out structures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -39,14 +39,14 @@ Values = dict[str, Any]  # by the name of a field, such as {"features.sigma": 8.
 
 @dataclass(frozen=True)
 class Search:
-    """Recipes to try, and the structures that judge them."""
+    """Recipes to try, and the split into training and validation sets."""
 
     space: Mapping[str, Sequence[Any]]  # values of each field, such as {"features.sigma": [4, 8, 16]}
-    folds: int = 1  # with 1, the part `held_out` of the structures judges; with more, each structure judges once
-    held_out: float = 0.2
+    folds: int = 1  # with more than one, each structure is in one validation set
+    held_out: float = 0.2  # part of the structures in the validation set of one fold
     most: int | None = None  # combinations to try, drawn by the seed; None: all
 
-    def trials(self, seed: int) -> list[Values]:
+    def combinations(self, seed: int) -> list[Values]:
         """Combinations of values to try."""
         if not self.space or not all(self.space.values()):
             raise InputError(
@@ -58,8 +58,8 @@ class Search:
         drawn = np.random.RandomState(seed).permutation(len(every))[: self.most]
         return [every[k] for k in sorted(drawn)]
 
-    def parts(self, data: Dataset, seed: int) -> Iterator[tuple[Dataset, Dataset]]:
-        """Structures to learn from and structures that judge, for each fold."""
+    def splits(self, data: Dataset, seed: int) -> Iterator[tuple[Dataset, Dataset]]:
+        """Training set and validation set of each fold."""
         n = len(data)
         if self.folds < 1 or n < max(2, self.folds) or not 0 < self.held_out < 1:
             raise InputError(
@@ -68,15 +68,15 @@ class Search:
             )
         order = np.random.RandomState(seed).permutation(n)
         one_fold = order[: min(n - 1, max(1, round(self.held_out * n)))]
-        for judges in [one_fold] if self.folds == 1 else np.array_split(order, self.folds):
-            learn, judge = data.select(np.setdiff1d(order, judges)), data.select(np.sort(judges))
-            element_indices(judge.structures.numbers, learn.structures.elements)
-            yield learn, judge
+        for held_out in [one_fold] if self.folds == 1 else np.array_split(order, self.folds):
+            training, validation = data.select(np.setdiff1d(order, held_out)), data.select(np.sort(held_out))
+            element_indices(validation.structures.numbers, training.structures.elements)
+            yield training, validation
 
 
 @dataclass(frozen=True)
-class Tried:
-    """Mean absolute errors of one recipe on the structures held out, one for each fold; empty without labels."""
+class Trial:
+    """Mean absolute errors of one recipe on the validation sets, one for each fold; empty without such labels."""
 
     values: Values
     energy: list[float]  # eV per atom
@@ -96,12 +96,12 @@ class Tuning:
 
     recipe: Recipe  # starting point
     space: dict[str, list[Any]]
-    tried: list[Tried]  # in the order of the search
+    trials: list[Trial]  # in the order of the search
 
     @property
-    def ranking(self) -> list[Tried]:
-        """All that was tried, the best first."""
-        return sorted(self.tried, key=lambda one: one.score)
+    def ranking(self) -> list[Trial]:
+        """Trials, the best first."""
+        return sorted(self.trials, key=lambda trial: trial.score)
 
     @property
     def best(self) -> Recipe:
@@ -110,7 +110,7 @@ class Tuning:
 
     def as_dict(self) -> dict[str, Any]:
         """Content for JSON."""
-        tried = [asdict(one) | {"score": one.score} for one in self.ranking]
+        tried = [asdict(trial) | {"score": trial.score} for trial in self.ranking]
         return {"space": self.space, "tried": tried, "best": self.best.as_dict()}
 
 
@@ -129,72 +129,80 @@ def tune(
 ) -> Tuning:
     """Errors of `recipe` with every combination of values in `search`.
 
-    One pass over the data for each fold and each combination of fields that changes rows; ridges and weights share it.
-    `journal`: file that is written after each pass; trials that it holds already are not repeated.
+    Each fold and each combination of fields that change rows needs one pass over the data; ridges and weights share it.
+    `journal`: file that is written after each pass; combinations that it holds already are not tried again.
     `jobs`: passes at once, each in a process of its own; None: as many as memory and threads allow. A script that asks
     for several must be one that can be imported: its work under `if __name__ == "__main__":`.
     """
     data = replace(data, labels=chosen_labels(data.labels, targets))
-    trials = search.trials(recipe.seed)
-    for values in trials:
+    combinations = search.combinations(recipe.seed)
+    for values in combinations:
         with_fields(recipe, values).check()
-    fits = _Fits(recipe, list(search.parts(data, recipe.seed)), reference_energies, device, kernels)
+    fits = _Fits(recipe, list(search.splits(data, recipe.seed)), reference_energies, device, kernels)
     kept = _Journal(journal, _identity(data, recipe, search, reference_energies))
-    passes = [(fold, group) for group in fits.groups(trials) for fold in range(len(fits.parts))]
-    missing = [(fold, new) for fold, group in passes if (new := [one for one in group if not kept.has(one, fold)])]
+    passes = [_Pass(fold, group) for group in fits.groups(combinations) for fold in range(len(fits.splits))]
+    missing = [rest for one in passes if (rest := kept.missing(one)).group]
     if jobs is None:  # several passes on one graphics processor would slow each other down
         at_most = len(missing) if torch.device(device).type == "cpu" else 1
         jobs = jobs_for(at_most, max(map(fits.memory, missing), default=0), Memory().left)
     tell, already = progress or (lambda *_: None), len(passes) - len(missing)
     tell("passes", already, len(passes))
     for at, (done, errors) in enumerate(as_done(fits.errors, missing, jobs), already + 1):
-        kept.add(*done, errors)
+        kept.add(done, errors)
         tell("passes", at, len(passes))
-    tried = [kept.tried(values, len(fits.parts)) for values in trials]
-    if not any(math.isfinite(one.score) for one in tried):
-        raise SolveError(f"None of the {len(tried)} recipes has equations that can be solved. Try larger ridges.")
-    return Tuning(recipe, {name: list(values) for name, values in search.space.items()}, tried)
+    trials = [kept.trial(values, len(fits.splits)) for values in combinations]
+    if not any(math.isfinite(trial.score) for trial in trials):
+        raise SolveError(f"None of the {len(trials)} recipes has equations that can be solved. Try larger ridges.")
+    return Tuning(recipe, {name: list(values) for name, values in search.space.items()}, trials)
+
+
+class _Pass(NamedTuple):
+    """Combinations that share the equations of one fold."""
+
+    fold: int
+    group: list[Values]
 
 
 @dataclass(frozen=True)
 class _Fits:
-    """Fits of trials. A pass is the number of a fold, and trials that share its equations."""
+    """Fits of a search."""
 
     recipe: Recipe
-    parts: list[tuple[Dataset, Dataset]]  # structures to learn from and structures that judge, by fold
+    splits: list[tuple[Dataset, Dataset]]  # training set and validation set of each fold
     reference_energies: Mapping[int, float] | None
     device: torch.device | str
     kernels: str | None
 
-    def groups(self, trials: list[Values]) -> list[list[Values]]:
-        """Trials with the same rows together."""
+    def groups(self, combinations: list[Values]) -> list[list[Values]]:
+        """Combinations with the same rows together."""
         groups: dict[tuple[object, ...], list[Values]] = {}
-        for values in trials:
+        for values in combinations:
             recipe = with_fields(self.recipe, values)
             groups.setdefault(tuple(getattr(recipe, name) for name in ROW_FIELDS), []).append(values)
         return list(groups.values())
 
-    def errors(self, one: tuple[int, list[Values]]) -> list[dict[str, float]]:
-        """Mean absolute errors of each trial of a pass, by kind; empty where there is no solution."""
-        (learn, judge), recipes = self.parts[one[0]], [with_fields(self.recipe, values) for values in one[1]]
+    def errors(self, one: _Pass) -> list[dict[str, float]]:
+        """Mean absolute errors of each combination, by kind; empty where there is no solution."""
+        training, validation = self.splits[one.fold]
+        recipes = [with_fields(self.recipe, values) for values in one.group]
         equations = equations_of(
-            learn, recipes[0], reference_energies=self.reference_energies, device=self.device, kernels=self.kernels
+            training, recipes[0], reference_energies=self.reference_energies, device=self.device, kernels=self.kernels
         )
-        return [self._judged(equations, recipe, judge) for recipe in recipes]
+        return [self._errors(equations, recipe, validation) for recipe in recipes]
 
-    def _judged(self, equations: Equations, recipe: Recipe, judge: Dataset) -> dict[str, float]:
+    def _errors(self, equations: Equations, recipe: Recipe, validation: Dataset) -> dict[str, float]:
         try:
-            found = evaluate(solved(equations, recipe).on(self.device, None, self.kernels), judge)
+            found = evaluate(solved(equations, recipe).on(self.device, None, self.kernels), validation)
         except SolveError:
             return {}
         errors = zip(KINDS, (found.energy_per_atom, found.forces, found.stress))
         return {kind: error.mae for kind, error in errors if error is not None}
 
-    def memory(self, one: tuple[int, list[Values]]) -> int:
+    def memory(self, one: _Pass) -> int:
         """Bytes that a pass takes at most."""
-        learn, recipe = self.parts[one[0]][0], with_fields(self.recipe, one[1][0])
-        counts = [getattr(learn.labels, kind).numel() for kind in learn.labels.kinds]
-        n_weights = recipe.features.n_weights(len(learn.structures.elements))
+        (training, _), recipe = self.splits[one.fold], with_fields(self.recipe, one.group[0])
+        counts = [getattr(training.labels, kind).numel() for kind in training.labels.kinds]
+        n_weights = recipe.features.n_weights(len(training.structures.elements))
         return memory_for_fit(n_weights, counts) + 8 * n_weights**2  # each solution works beside the equations
 
 
@@ -209,7 +217,7 @@ def _identity(
 
 
 class _Journal:
-    """Errors of the trials so far, in memory and on disk."""
+    """Errors of the combinations tried so far, in memory and on disk."""
 
     def __init__(self, path: str | Path | None, identity: dict[str, Any]) -> None:
         self.path = None if path is None else Path(path)
@@ -229,21 +237,22 @@ class _Journal:
             self.content = there
         self.known = {_key(entry["values"], entry["fold"]): entry["errors"] for entry in self.content["tried"]}
 
-    def has(self, values: Values, fold: int) -> bool:
-        return _key(values, fold) in self.known
+    def missing(self, one: _Pass) -> _Pass:
+        """The pass without the combinations that are known."""
+        return _Pass(one.fold, [values for values in one.group if _key(values, one.fold) not in self.known])
 
-    def add(self, fold: int, trials: list[Values], found: list[dict[str, float]]) -> None:
+    def add(self, one: _Pass, found: list[dict[str, float]]) -> None:
         """Add the errors of a pass, and write the file."""
-        for values, errors in zip(trials, found, strict=True):
-            self.known[_key(values, fold)] = errors
-            self.content["tried"].append({"values": values, "fold": fold, "errors": errors})
+        for values, errors in zip(one.group, found, strict=True):
+            self.known[_key(values, one.fold)] = errors
+            self.content["tried"].append({"values": values, "fold": one.fold, "errors": errors})
         if self.path is not None:
             write_atomically(self.path, (json.dumps(self.content, indent=1) + "\n").encode(), overwrite=True)
 
-    def tried(self, values: Values, folds: int) -> Tried:
-        """Errors of a trial in all folds. Without a solution in one of them there are none."""
+    def trial(self, values: Values, folds: int) -> Trial:
+        """Errors of a combination in all folds; none if one fold has no solution."""
         errors = [self.known[_key(values, fold)] for fold in range(folds)]
-        return Tried(values, *([one[kind] for one in errors if all(errors) and kind in one] for kind in KINDS))
+        return Trial(values, *([one[kind] for one in errors if all(errors) and kind in one] for kind in KINDS))
 
 
 def _key(values: Values, fold: int) -> str:
