@@ -22,8 +22,8 @@ from qml_lightning import fit
 from qml_lightning.atoms.structures import Labels
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError, SolveError
+from qml_lightning.training.checkpoint import CheckpointWarning
 from qml_lightning.training.equations_file import load_equations, load_state
-from qml_lightning.training.keeper import CheckpointWarning
 from small_models import argon, recipe
 
 

@@ -24,7 +24,7 @@ from qml_lightning.training.choice import search, trials
 from qml_lightning.training.choice.budget import ENOUGH_ROWS, SHARE, planned
 from qml_lightning.training.choice.search import Choice, _believed, best_ridge, choose, power_of_features
 from qml_lightning.training.choice.trials import Judges, Size, SmallerFits, Trial
-from qml_lightning.training.problem import Problem, counts_of
+from qml_lightning.training.problem import Problem
 from small_models import SMALL, argon, crystals, molecules, recipe
 
 
@@ -247,7 +247,7 @@ def test_the_plan_keeps_the_proportion_and_its_share_of_the_work():
         start = replace(DEFAULT, features=replace(DEFAULT.features, n_features=n_features))
         problem = problem_of(data, ("energies", "forces"))
         size, judges = planned(problem, start, Memory())
-        rows = sum(counts_of(problem.targets).values())
+        rows = problem.n_rows
         in_proportion = len(data) * size.n_features / min(n_features, rows)
         # or less, where the fewest features cost too much: still many rows for each
         enough = ENOUGH_ROWS * size.n_features * len(data) / rows
@@ -269,8 +269,8 @@ def test_a_ridge_that_was_chosen_is_left_for_one_with_which_structures_are_met_b
     monkeypatch.setattr("qml_lightning.training.plan.choose", lambda *_, **__: choice)
     free, given = fit(data, Automatic(start, ("ridge",))), fit(data, start)
     assert given.recipe.ridge == start.ridge
-    assert "ridges" not in given.provenance["solution"]
-    tried = {point["ridge"]: point["left_out"] for point in free.provenance["solution"]["ridges"]}
+    assert "ridges" not in given.provenance.solution
+    tried = {point["ridge"]: point["left_out"] for point in free.provenance.solution["ridges"]}
     assert (1 - WORTH) * tried[free.recipe.ridge] <= min(tried.values()) < 0.9 * tried[start.ridge]
     alone = fit(data, free.recipe)
     one, two = (potential.predict(data.structures).forces for potential in (free, alone))
@@ -282,7 +282,7 @@ def test_a_chosen_ridge_that_is_lost_in_rounding_is_told_in_the_dual_form_too(mo
     twice = data.select(torch.arange(40).repeat(2))  # a matrix that is singular
     choice = Choice(start, ("ridge",), Judges(1), Trial(Size(1, 1), "own", 1, 1.0, 1.0, 1.0, {}, 0.0))
     monkeypatch.setattr("qml_lightning.training.plan.choose", lambda *_, **__: choice)
-    monkeypatch.setattr("qml_lightning.training.equations.LARGER", (1e24,))
+    monkeypatch.setattr("qml_lightning.linear.ridge.LARGER", (1e24,))
     with pytest.warns(UserWarning, match="lost in rounding"):
         assert fit(twice, Automatic(start, ("ridge",))).recipe.ridge > 1e-9
 
@@ -313,7 +313,7 @@ def test_a_fit_with_a_choice_is_the_fit_with_what_was_chosen_and_tells_why(ethan
     assert torch.equal(potential.weights, given.weights)
     assert "choice" not in given.provenance
     potential.save(tmp_path / "model.safetensors")
-    choice = load(tmp_path / "model.safetensors").provenance["choice"]
+    choice = load(tmp_path / "model.safetensors").provenance.choice
     assert set(choice["chosen"]) == set(CHOOSABLE) - {"representation"}  # there are forces
     assert choice["best"] in choice["trials"]
     assert choice == json.loads(json.dumps(choice, allow_nan=False))
@@ -335,16 +335,16 @@ def test_a_fit_that_goes_on_keeps_to_its_choice(ethanol, tmp_path, monkeypatch):
     whole = fit(ethanol, bad())
     assert again.recipe == whole.recipe
     assert torch.equal(again.weights, whole.weights)
-    told, wanted = again.provenance["choice"], whole.provenance["choice"]
+    told, wanted = again.provenance.choice, whole.provenance.choice
     assert told | {"seconds": 0} == wanted | {"seconds": 0}
 
 
 def test_equations_keep_the_choice_for_models_that_are_made_from_them(ethanol, tmp_path):
-    from qml_lightning.training.equations import solved
     from qml_lightning.training.equations_file import load_equations
+    from qml_lightning.training.solvers.direct import solved
 
     potential = fit(ethanol, bad(), equations=tmp_path / "e")
-    assert solved(load_equations(tmp_path / "e")).provenance["choice"] == potential.provenance["choice"]
+    assert solved(load_equations(tmp_path / "e")).provenance.choice == potential.provenance.choice
 
 
 def test_a_fit_in_the_basis_of_another_has_its_recipe(ethanol):
@@ -359,7 +359,7 @@ def test_other_ways_to_the_weights_choose_too(ethanol, way, tmp_path):
         solver = replace(automatic.start.solver, method="iterative", preconditioner_features=128)
         automatic, options = replace(automatic, start=replace(automatic.start, solver=solver)), {}
     potential = fit(ethanol, automatic, **options)
-    assert potential.provenance["choice"]["predicted"]["forces"] < 0.2
+    assert potential.provenance.choice["predicted"]["forces"] < 0.2
 
 
 # ---- on the command line ---------------------------------------------------------------------------------------------

@@ -14,14 +14,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from qml_lightning import fit
 from qml_lightning.atoms.structures import Labels
 from qml_lightning.cli import main
+from qml_lightning.machine.ranks import Ranks
 from qml_lightning.model.recipe import Automatic
-from qml_lightning.training.equations import solved
 from qml_lightning.training.equations_file import load_equations
-from qml_lightning.training.fit import fit
 from qml_lightning.training.problem import Problem
-from qml_lightning.training.shared_gather import Ranks, share
+from qml_lightning.training.shared_gather import share
+from qml_lightning.training.solvers.direct import solved
 from small_models import crystals, molecules, recipe
 
 LONGEST = 120  # seconds after which a hang is a failure
@@ -36,9 +37,9 @@ DATA = {
 SCRIPT = """
 import json, os, signal, sys
 import torch
-import qml_lightning.training.shared_gather as distributed
+import qml_lightning.machine.ranks as distributed
 from qml_lightning.errors import QMLError
-from qml_lightning.training.fit import fit
+from qml_lightning import fit
 from small_models import argon, molecules, recipe
 from test_distributed import DATA
 
@@ -58,9 +59,9 @@ with distributed.joined(torch.device("cpu")) as ranks:
 
         try:
             potential = fit(*cases[case], ranks=ranks, progress=tell)
-            found[case] = {"weights": potential.weights.tolist(), **potential.provenance["solution"]["ranks"],
+            found[case] = {"weights": potential.weights.tolist(), **potential.provenance.solution["ranks"],
                            "axes": potential.projection.matrices.flatten().tolist(),
-                           "rows": potential.provenance["targets"]}
+                           "rows": potential.provenance.targets}
         except QMLError as error:
             silent = getattr(error, "told_elsewhere", False)
             found[case] = {"error": str(error), "kind": type(error).__name__, "silent": silent}
@@ -108,7 +109,7 @@ def test_two_ranks_find_the_weights_of_one(case, found):
     for of_rank in found:
         assert (torch.tensor(of_rank[case]["weights"]) - alone.weights).abs().max() < 1e-7 * alone.weights.abs().max()
         assert of_rank[case]["axes"] == alone.projection.matrices.flatten().tolist()
-        assert of_rank[case]["rows"] == alone.provenance["targets"]
+        assert of_rank[case]["rows"] == alone.provenance.targets
         assert of_rank[case]["size"] == 2
 
 

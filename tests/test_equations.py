@@ -16,8 +16,9 @@ from qml_lightning.datasets import Dataset
 from qml_lightning.errors import InputError, ModelError, ResourceError, SolveError
 from qml_lightning.linear.normal_equations import Gram, Rows
 from qml_lightning.model.baseline import fit_baseline
-from qml_lightning.training.equations import extended, merged, solved, sweep
+from qml_lightning.training.equations import extended, merged
 from qml_lightning.training.equations_file import load_equations, read_equations_header, save_equations
+from qml_lightning.training.solvers.direct import solved, sweep
 from small_models import crystals, labelled, molecules, recipe
 from structures_for_tests import rattled
 
@@ -161,8 +162,8 @@ def test_adding_structures_equals_training_on_all_of_them(gathered, sizes):
     grown = solved(extended(equations, second))
     assert close(grown, whole)
     assert grown.baseline.energies.tolist() == pytest.approx(whole.baseline.energies.tolist(), rel=1e-9)
-    assert grown.provenance["targets"] == whole.provenance["targets"]
-    assert (grown.provenance["structures"], grown.provenance["atoms"]) == (
+    assert grown.provenance.targets == whole.provenance.targets
+    assert (grown.provenance.structures, grown.provenance.atoms) == (
         sum(sizes),
         first.structures.n_atoms + second.structures.n_atoms,
     )
@@ -176,7 +177,7 @@ def test_merged_equations_equal_training_on_all_structures(gathered, sizes):
     whole = fit(concatenate([first, second]), SETTINGS, basis=potential)
     both = merged(one, two)
     assert close(solved(both), whole)
-    assert both.rows == whole.provenance["targets"]
+    assert both.rows == whole.provenance.targets
     assert [part["n_structures"] for part in both.data["parts"]] == list(sizes)
 
 
@@ -186,7 +187,7 @@ def test_taking_structures_out_equals_never_having_had_them(gathered):
     without = fit(first, SETTINGS, basis=potential)
     less = extended(equations, second, remove=True)
     assert close(solved(less), without)
-    assert less.rows == without.provenance["targets"]
+    assert less.rows == without.provenance.targets
     assert close(solved(extended(less, second)), potential)
 
 

@@ -325,7 +325,7 @@ def test_oqml_solves_its_least_squares_problem():
     y = torch.cat([group.targets.flatten() for group in groups]).numpy()
     u, s, _ = np.linalg.svd(matrix, full_matrices=False)
     kept = s > 1e-9 * s[0]
-    assert potential.provenance["solution"]["singular_values_kept"] == kept.sum()
+    assert potential.provenance.solution["singular_values_kept"] == kept.sum()
     best = u[:, kept] @ (u[:, kept].T @ y)
     assert np.abs(matrix @ potential.weights.numpy() - best).max() < 1e-6 * np.abs(y).max()
 

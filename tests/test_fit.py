@@ -131,7 +131,7 @@ def test_the_iteration_finds_the_direct_solution():
     direct = fit(data, settings)
     solver = SolverSettings("iterative", preconditioner_features=512, held_out=0.0, tolerance=1e-9)
     iterative = fit(data, replace(settings, solver=solver))
-    assert iterative.provenance["solution"]["converged"] == "residual below the tolerance"
+    assert iterative.provenance.solution["converged"] == "residual below the tolerance"
     one, two = direct.predict(test.structures), iterative.predict(test.structures)
     assert (one.forces - two.forces).abs().max() < 1e-5 * one.forces.abs().max()
 
@@ -140,8 +140,8 @@ def test_the_iteration_stops_by_itself_on_held_out_structures():
     data, test = molecules(60), molecules(10, seed=1000)
     solver = SolverSettings("iterative", preconditioner_features=512, held_out=0.1, tolerance=1e-12)
     potential = fit(data, recipe(n_features=1024, ridge=1e-4, solver=solver))
-    assert potential.provenance["solution"]["held_out_structures"] == 6
-    assert potential.provenance["targets"]["energies"] == 54
+    assert potential.provenance.solution["held_out_structures"] == 6
+    assert potential.provenance.targets["energies"] == 54
     assert evaluate(potential, test).forces.mae < 0.3 * _spread(test)[1]
 
 
@@ -158,7 +158,7 @@ def test_structures_without_some_label_still_teach_the_others():
     energies = data.labels.energies.clone()
     energies[20:] = torch.nan
     potential = fit(Dataset(data.structures, Labels(energies, forces), data.source), SMALL)
-    assert potential.provenance["targets"] == {"energies": 20, "forces": 15 * 27}
+    assert potential.provenance.targets == {"energies": 20, "forces": 15 * 27}
     assert evaluate(potential, molecules(10, seed=1000)).forces.mae < 0.5 * _spread(data)[1]
 
 

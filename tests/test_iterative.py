@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,13 +14,16 @@ import torch
 from qml_lightning import Recipe, fit
 from qml_lightning.atoms.structures import Labels, Structures
 from qml_lightning.errors import InputError, SolveError
-from qml_lightning.linear.ridge import WORTH, next_ridge
+from qml_lightning.linear.ridge import WORTH, Ridge, next_ridge
+from qml_lightning.machine.compute import Compute
+from qml_lightning.machine.progress import silent
 from qml_lightning.model.baseline import fit_baseline
-from qml_lightning.model.basis import draw, make_basis
+from qml_lightning.model.basis import Basis
 from qml_lightning.model.recipe import DEFAULT, Automatic, SolverSettings
-from qml_lightning.training.plan import Work
+from qml_lightning.training.chosen import Chosen
+from qml_lightning.training.plan import plan_fit
 from qml_lightning.training.problem import Problem
-from qml_lightning.training.solvers.iterative import iteration_is_cheaper, iterative_path
+from qml_lightning.training.solvers.iterative import prepared
 from small_models import molecules, recipe
 
 SOLVER = SolverSettings("iterative", preconditioner_features=256, held_out=0.0, tolerance=1e-9)
@@ -52,7 +56,7 @@ def test_a_fit_that_was_stopped_goes_on_from_its_restart_file(tmp_path):
 
     resumed = fit(data, SETTINGS, checkpoint=path, resume=True, progress=tell)
     assert seen[0] == 6  # the file is of step 5
-    assert len(resumed.provenance["solution"]["history"]) == len(whole.provenance["solution"]["history"])
+    assert len(resumed.provenance.solution["history"]) == len(whole.provenance.solution["history"])
     one, two = (potential.predict(data.structures).forces for potential in (whole, resumed))
     assert (one - two).abs().max() < 1e-6 * one.abs().max()
 
@@ -88,13 +92,22 @@ def test_a_fit_that_chose_its_recipe_goes_on_with_the_same(tmp_path):
     assert resumed.recipe == fit(data, automatic).recipe
 
 
+def _choose(monkeypatch, recipe):
+    """Let this recipe be the one that is chosen, with a ridge that may be refined."""
+    chosen = Chosen(recipe, Ridge(recipe.ridge, 0.0), CHOSEN)
+    monkeypatch.setattr(
+        "qml_lightning.training.fit._chosen",
+        lambda asked, *_: chosen if isinstance(asked, Automatic) else Chosen.given(asked),
+    )
+
+
 def _moved(monkeypatch, tolerance=1e-6):
     """Labels with noise, and a choice whose ridge is a hundred times too small for them."""
     data = molecules(60)
     noise = torch.from_numpy(np.random.default_rng(5).normal(scale=2.0, size=data.labels.forces.shape))
     data = replace(data, labels=replace(data.labels, forces=data.labels.forces + noise))
     start = replace(SETTINGS, ridge=1e-5, solver=replace(SOLVER, held_out=0.2, tolerance=tolerance))
-    monkeypatch.setattr(Work, "settled", lambda work, automatic, *_, **__: replace(work, recipe=start, choice=CHOSEN))
+    _choose(monkeypatch, start)
     return data, Automatic(start, ("ridge",)), start
 
 
@@ -113,9 +126,8 @@ def test_a_ridge_that_was_chosen_is_left_for_one_that_held_out_structures_like_b
 
 def test_the_weights_are_those_of_the_ridge_that_is_told(monkeypatch):
     data, automatic, start = _moved(monkeypatch, tolerance=1e-8)
-    monkeypatch.setattr(
-        "qml_lightning.linear.krylov._seen", lambda best, *_: (best, 0)
-    )  # only the residual ends an iteration
+    # only the residual ends an iteration
+    monkeypatch.setattr("qml_lightning.linear.krylov._settled", lambda *_: False)
     free = fit(data, automatic)
     assert free.recipe.ridge > start.ridge
     alone = fit(data, free.recipe)  # with another preconditioner
@@ -125,10 +137,10 @@ def test_the_weights_are_those_of_the_ridge_that_is_told(monkeypatch):
 
 def test_a_ridge_with_which_it_does_not_converge_is_no_failure_where_another_one_does(monkeypatch):
     data, automatic, start = _moved(monkeypatch)
-    history = fit(data, automatic).provenance["solution"]["history"]
+    history = fit(data, automatic).provenance.solution["history"]
     steps = Counter(step["ridge"] for step in history)
     short = replace(start, solver=replace(start.solver, most_iterations=steps[start.ridge] - 1))
-    monkeypatch.setattr(Work, "settled", lambda work, automatic, *_, **__: replace(work, recipe=short, choice=CHOSEN))
+    _choose(monkeypatch, short)
     with pytest.raises(SolveError, match="has not converged"):
         fit(data, short)
     assert fit(data, automatic).recipe.ridge > start.ridge
@@ -156,7 +168,7 @@ def test_ridges_are_tried_downhill_in_the_error_of_held_out_structures(errors, l
 
 def _ended(potential) -> dict[float, float]:
     """The last error on held-out structures with each ridge."""
-    history = potential.provenance["solution"]["history"]
+    history = potential.provenance.solution["history"]
     return {step["ridge"]: step["held_out"] for step in history if step["held_out"] is not None}
 
 
@@ -164,8 +176,8 @@ def _ended(potential) -> dict[float, float]:
 def test_a_fit_that_was_stopped_after_its_ridge_was_changed_goes_on_with_that(tries, tmp_path, monkeypatch):
     data, automatic, _ = _moved(monkeypatch)
     whole, path = fit(data, automatic), tmp_path / "model.checkpoint"
-    ridges = [step["ridge"] for step in whole.provenance["solution"]["history"]]
-    assert [point["ridge"] for point in whole.provenance["solution"]["ridges"]] == list(dict.fromkeys(ridges))
+    ridges = [step["ridge"] for step in whole.provenance.solution["history"]]
+    assert [point["ridge"] for point in whole.provenance.solution["ridges"]] == list(dict.fromkeys(ridges))
     different = list(dict.fromkeys(ridges))
     after, steps = ridges.index(different[tries]) + 2, itertools.count(1)
 
@@ -177,7 +189,7 @@ def test_a_fit_that_was_stopped_after_its_ridge_was_changed_goes_on_with_that(tr
         fit(data, automatic, checkpoint=path, checkpoint_seconds=0.0, progress=tell)
     resumed = fit(data, automatic, checkpoint=path, resume=True)
     assert resumed.recipe == whole.recipe
-    assert [step["ridge"] for step in resumed.provenance["solution"]["history"]] == ridges
+    assert [step["ridge"] for step in resumed.provenance.solution["history"]] == ridges
     one, two = (potential.predict(data.structures).forces for potential in (whole, resumed))
     assert (one - two).abs().max() < 1e-6 * one.abs().max()
 
@@ -190,12 +202,10 @@ def _problem(data):
 def test_several_ridges_from_one_small_model_are_the_fits_of_each():
     data, ridges = molecules(20), [1e-2, 1e-4]
     problem = _problem(data)
-    drawn = draw(data.structures, SETTINGS, np.random.default_rng(SETTINGS.seed))
-    basis = make_basis(problem.baseline.elements, SETTINGS, *drawn, "cpu", None)
-    told: list[str] = []
-    found = iterative_path(basis, problem, SETTINGS, ridges, lambda what, done, *_: told.append(f"{what} {done}"))
-    assert told.count("preconditioner 20") == 1
-    for ridge, (weights, _) in zip(ridges, found, strict=True):
+    basis = Basis.draw(data.structures, SETTINGS).ready(Compute())
+    work = prepared(basis, problem, SETTINGS, silent)
+    for ridge in ridges:
+        weights = work.solve(Ridge(ridge)).weights
         direct = fit(data, replace(SETTINGS, ridge=ridge, solver=SolverSettings("direct"), precision="float64"))
         at = direct.predict(data.structures).forces
         mine = replace(direct, weights=weights).predict(data.structures).forces
@@ -206,8 +216,9 @@ def _sized(n_structures: int, n_atoms: int, kinds: tuple[str, ...]) -> Problem:
     """A problem of that size; only its size is asked."""
     n = n_structures * n_atoms
     offsets = torch.arange(0, n + 1, n_atoms)
+    positions = torch.arange(3 * n, dtype=torch.float64).view(n, 3)
     structures = Structures(
-        torch.ones(n, dtype=torch.int64), torch.zeros(n, 3, dtype=torch.float64), offsets,
+        torch.ones(n, dtype=torch.int64), positions, offsets,
         torch.zeros(n_structures, 3, 3, dtype=torch.float64), torch.zeros(n_structures, 3, dtype=torch.bool),
     )  # fmt: skip
     labels = Labels(
@@ -232,13 +243,15 @@ def _sized(n_structures: int, n_atoms: int, kinds: tuple[str, ...]) -> Problem:
 )
 def test_the_iteration_is_taken_where_it_saves_a_third(n_structures, n_atoms, kinds, n_features, iterates):
     settings = replace(DEFAULT, features=replace(DEFAULT.features, n_features=n_features))
-    assert iteration_is_cheaper(_sized(n_structures, n_atoms, kinds), settings, n_features) is iterates
+    everything = Compute(memory=SimpleNamespace(left=2**45, limit=None))
+    plan = plan_fit(_sized(n_structures, n_atoms, kinds), settings, everything)
+    assert (plan.solver == "iterative") is iterates
 
 
 def test_what_forms_equations_is_solved_directly(tmp_path, monkeypatch):
-    monkeypatch.setattr("qml_lightning.training.plan.iteration_is_cheaper", lambda *_: True)
+    monkeypatch.setattr("qml_lightning.training.plan.SAVES", 0.0)  # the iteration seems cheaper
     data, settings = molecules(12), replace(SETTINGS, solver=replace(SOLVER, method="automatic"))
     assert isinstance(settings, Recipe)
-    assert fit(data, settings).provenance["solution"]["solver"] == "iterative"
-    for options in ({"equations": tmp_path / "e"}, {"memory_limit": 10 * 2**30}):
-        assert fit(data, settings, **options).provenance["solution"]["solver"] == "direct"
+    assert fit(data, settings).provenance.solution["solver"] == "iterative"
+    assert fit(data, settings, memory_limit=10 * 2**30).provenance.solution["solver"] == "iterative"
+    assert fit(data, settings, equations=tmp_path / "e").provenance.solution["solver"] == "direct"

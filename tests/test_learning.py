@@ -109,6 +109,11 @@ def test_what_cannot_be_done_is_refused_in_words(options, words):
         learning_curve(molecules(20), **{"recipe": SMALL, **options})
 
 
+def test_an_option_that_does_not_exist_is_refused_with_those_that_do():
+    with pytest.raises(TypeError, match=r"no option ridge\. It has test, held_out, seeds, ridges"):
+        learning_curve(molecules(20), ridge=1e-6)
+
+
 def test_the_trend_of_a_power_law_is_its_power_and_predicts_it():
     sizes = [10, 20, 50, 100, 200]
     trend = trend_of("forces", "structures", 64, sizes, [3.0 * n**-0.5 for n in sizes])

@@ -9,10 +9,11 @@ import torch
 from kernel_tables import ON_CPU
 from qml_lightning.atoms.structures import Labels
 from qml_lightning.datasets import Dataset
-from qml_lightning.model.baseline import fit_baseline
-from qml_lightning.model.basis import draw, make_basis
+from qml_lightning.machine.compute import Compute
+from qml_lightning.model.basis import Basis
+from qml_lightning.training.problem import Problem
 from qml_lightning.training.row_operator import matrix_free
-from qml_lightning.training.rows import labelled_rows, targets_of
+from qml_lightning.training.rows import Pass, write_rows
 from small_models import crystals, recipe
 
 
@@ -21,40 +22,43 @@ def _prepared(name: str, chosen):
     energies = data.labels.energies.clone()
     energies[2] = torch.nan  # a label that is not known
     data = Dataset(data.structures, Labels(energies, data.labels.forces, data.labels.stress), data.source)
-    structures = data.structures
-    projection, maps = draw(structures, chosen, np.random.default_rng(0))
-    basis = make_basis(structures.elements, chosen, projection, maps, "cpu", name)
-    targets = targets_of(structures, data.labels, fit_baseline(structures, energies, structures.elements))
-    return basis, structures, targets
+    basis = Basis.draw(data.structures, chosen).ready(Compute(kernels=name))
+    return basis, Problem.of(data)
 
 
-def _dense(basis, structures, targets, chosen):
+class _Listed:
+    """A place that takes ten rows at a time, and keeps them in a list."""
+
+    def __init__(self, n_columns):
+        self.n_columns, self.rows, self.targets = n_columns, [], []
+
+    def room(self, n):
+        self.rows.append(torch.full((min(n, 10), self.n_columns), torch.nan, dtype=torch.float64))
+        return self.rows[-1]
+
+    def take(self, targets):
+        self.targets.append(targets)
+
+
+def _dense(basis, problem, chosen):
     """Rows and targets with their weights, kind after kind."""
-    rows = {kind: [] for kind in targets}
-    values = {kind: [] for kind in targets}
-    for kind, z, y, _ in labelled_rows(
-        basis,
-        structures,
-        targets,
-        chosen.size_exponent,
-        lambda kind, n: torch.full((min(n, 10), basis.n_weights), torch.nan, dtype=torch.float64),  # ten rows at a time
-        weight_of=chosen.weight_of,
-    ):
-        rows[kind].append(z)
-        values[kind].append(y)
-    return torch.cat([torch.cat(z) for z in rows.values()]), torch.cat([torch.cat(y) for y in values.values()])
+    places = {kind: _Listed(basis.n_weights) for kind in problem.targets}
+    *_, done = write_rows(basis, problem, chosen, places.__getitem__, Pass(weighted=True))
+    assert done == len(problem.structures)
+    rows, targets = ([x for place in places.values() for x in getattr(place, name)] for name in ("rows", "targets"))
+    return torch.cat(rows), torch.cat(targets)
 
 
 @pytest.mark.parametrize("name", ON_CPU)
 @pytest.mark.parametrize("changes", [{}, {"paired": True}, {"blocks": True}, {"method": "orf"}], ids=str)
 def test_products_are_those_of_the_rows(changes, name, monkeypatch):
-    import qml_lightning.training.row_operator as module
+    import qml_lightning.training.environments as module
 
     monkeypatch.setattr(module, "ATOMS_AT_ONCE", 9)  # several batches
     chosen = recipe(**changes)
-    basis, structures, targets = _prepared(name, chosen)
-    operator, y = matrix_free(basis, structures, targets, chosen)
-    z, expected_y = _dense(basis, structures, targets, chosen)
+    basis, problem = _prepared(name, chosen)
+    operator, y = matrix_free(basis, problem, chosen)
+    z, expected_y = _dense(basis, problem, chosen)
     known = operator.factor != 0
     assert torch.allclose(y[known], expected_y)
     assert int((~known).sum()) == 1
@@ -68,8 +72,7 @@ def test_products_are_those_of_the_rows(changes, name, monkeypatch):
 @pytest.mark.parametrize("changes", [{}, {"paired": True}, {"blocks": True, "paired": True}])
 def test_the_parts_of_the_features_make_up_the_whole(changes):
     chosen = recipe(n_features=512, **changes)
-    basis, structures, targets = _prepared("reference", chosen)
-    operator, _ = matrix_free(basis, structures, targets, chosen)
+    operator, _ = matrix_free(*_prepared("reference", chosen), chosen)
     parted = operator.parted(128)
     random = np.random.default_rng(1)
     small, rest = (torch.from_numpy(random.normal(size=part.n_columns)) for part in (parted.small, parted.rest))

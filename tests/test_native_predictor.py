@@ -17,7 +17,7 @@ from qml_lightning.atoms.neighbours import element_indices, pairs_within
 from qml_lightning.atoms.structures import Structures, structures_from_ase
 from qml_lightning.errors import InputError
 from qml_lightning.model.baseline import Baseline
-from qml_lightning.model.basis import draw
+from qml_lightning.model.basis import Basis
 from qml_lightning.model.potential import Potential
 from small_models import recipe
 from structures_for_tests import kinds, rattled
@@ -40,15 +40,11 @@ def potential_for(frames, **changes) -> Potential:
     random = np.random.default_rng(7)
     settings = recipe(**changes)
     structures = structures_from_ase(frames)
-    projection, maps = draw(structures, settings, random)
-    elements = structures.elements
+    basis = Basis.draw(structures, settings)
     return Potential(
-        elements,
-        settings,
-        projection,
-        maps,
-        torch.from_numpy(random.standard_normal(settings.features.n_weights(len(maps)))),
-        Baseline(elements, torch.from_numpy(random.standard_normal(len(elements)))),
+        basis,
+        torch.from_numpy(random.standard_normal(basis.n_weights)),
+        Baseline(basis.elements, torch.from_numpy(random.standard_normal(len(basis.elements)))),
     )
 
 

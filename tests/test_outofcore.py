@@ -16,15 +16,15 @@ import torch
 import qml_lightning.linear.disk.solve as outofcore
 import qml_lightning.machine.memory
 from full_disk import files_up_to
+from qml_lightning import fit
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError, ResourceError, SolveError
-from qml_lightning.linear.disk.solve import OutOfCore, Plan, plan
+from qml_lightning.linear.disk.solve import Layout, OutOfCore, layout
 from qml_lightning.linear.disk.tiles import TileFile
 from qml_lightning.linear.normal_equations import append
 from qml_lightning.machine.memory import bytes_from, resident_memory
-from qml_lightning.training.fit import fit
-from qml_lightning.training.keeper import CheckpointWarning
-from qml_lightning.training.shared_gather import Ranks
+from qml_lightning.machine.ranks import Ranks
+from qml_lightning.training.checkpoint import CheckpointWarning
 from small_models import molecules, recipe
 
 MIB = 1024**2
@@ -49,7 +49,7 @@ def _least_squares(z, y, ridge):
 def test_weights_are_those_of_least_squares_for_any_size(shape, width, tmp_path):
     random = np.random.default_rng(0)
     z, y = random.normal(size=shape), random.normal(size=shape[0])
-    found, _ = _solution(z, y, 1e-2, Plan(*shape, 8, width, tmp_path))
+    found, _ = _solution(z, y, 1e-2, Layout(*shape, 8, width, tmp_path))
     expected = _least_squares(z, y, 1e-2)
     assert np.abs(found - expected).max() < 1e-10 * np.abs(expected).max()
 
@@ -71,29 +71,29 @@ def test_a_tile_comes_back_as_it_was_written_while_others_stream(tmp_path):
 def test_more_memory_moves_fewer_bytes(tmp_path):
     random = np.random.default_rng(0)
     z, y = random.normal(size=(120, 48)), random.normal(size=120)
-    moved = [sum(_solution(z, y, 1.0, Plan(120, 48, 8, width, tmp_path))[1]) for width in (8, 24, 48)]
+    moved = [sum(_solution(z, y, 1.0, Layout(120, 48, 8, width, tmp_path))[1]) for width in (8, 24, 48)]
     assert moved[0] > moved[1] > moved[2]
 
 
-def test_a_plan_keeps_within_its_memory_and_is_refused_where_none_does(tmp_path):
+def test_a_layout_keeps_within_its_memory_and_is_refused_where_none_does(tmp_path):
     for memory in (100 * MIB, 500 * MIB, 3000 * MIB):
-        chosen = plan(100_000, 32768, memory, tmp_path)
+        chosen = layout(100_000, 32768, memory, tmp_path)
         panel = 8 * chosen.width * (32768 + chosen.tile)
         assert chosen.width % chosen.tile == 0
         assert panel + 8 * outofcore.TILES_AT_ONCE * chosen.tile**2 < memory
         assert panel > memory / 8  # and makes use of it
     with pytest.raises(ResourceError, match=r"needs 0\.08 GiB and 0\.03 GiB are free"):
-        plan(100_000, 32768, 30 * MIB, tmp_path)
+        layout(100_000, 32768, 30 * MIB, tmp_path)
 
 
 def test_a_matrix_that_is_not_positive_definite_asks_for_a_larger_ridge(tmp_path):
     z = np.random.default_rng(0).normal(size=(50, 10))
     z = np.concatenate([z, z], 1)  # every column twice: singular
     with pytest.raises(SolveError, match=r"size 20 plus ridge 0 is not positive definite to rounding\. Use a larger"):
-        _solution(z, np.ones(50), 0.0, Plan(50, 20, 8, 16, tmp_path))
+        _solution(z, np.ones(50), 0.0, Layout(50, 20, 8, 16, tmp_path))
     z[3, 2] = np.nan
     with pytest.raises(SolveError, match="not finite"):
-        _solution(z, np.ones(50), 1.0, Plan(50, 20, 8, 16, tmp_path))
+        _solution(z, np.ones(50), 1.0, Layout(50, 20, 8, 16, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -106,10 +106,10 @@ def test_a_fit_on_disk_is_the_fit_in_memory(n, memory_limit, monkeypatch, tmp_pa
     monkeypatch.setattr(outofcore, "RESERVE", 0)
     monkeypatch.setattr(qml_lightning.machine.memory, "resident_memory", lambda: 0)
     outside = fit(data, settings, memory_limit=memory_limit, scratch=tmp_path)
-    assert "out_of_core" not in inside.provenance["solution"]
-    assert outside.provenance["solution"]["out_of_core"]["tile"] == 40
-    assert outside.provenance["solution"]["out_of_core"]["dual"] == (n == 6)
-    assert outside.provenance["targets"] == inside.provenance["targets"]
+    assert "out_of_core" not in inside.provenance.solution
+    assert outside.provenance.solution["out_of_core"]["tile"] == 40
+    assert outside.provenance.solution["out_of_core"]["dual"] == (n == 6)
+    assert outside.provenance.targets == inside.provenance.targets
     assert torch.allclose(inside.weights, outside.weights, rtol=0, atol=1e-8 * float(inside.weights.abs().max()))
 
 
@@ -121,7 +121,7 @@ def test_a_machine_that_is_too_small_goes_to_disk_by_itself_and_a_limit_that_is_
     assert torch.equal(plenty.weights, fit(data, settings).weights)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(qml_lightning.machine.memory, "available_memory", lambda: 300 * MIB)
-    assert "out_of_core" in fit(data, settings).provenance["solution"]
+    assert "out_of_core" in fit(data, settings).provenance.solution
 
 
 def test_what_does_not_go_together_is_refused_before_the_data_is_read(tmp_path, capsys):
@@ -153,13 +153,13 @@ import json, re, sys
 from pathlib import Path
 import torch
 from qml_lightning.linear.normal_equations import append
-from qml_lightning.linear.disk.solve import OutOfCore, plan
+from qml_lightning.linear.disk.solve import OutOfCore, layout
 from qml_lightning.machine.memory import resident_memory
 memory, folder, columns = int(sys.argv[1]), Path(sys.argv[2]), 2900
 before = resident_memory()
 draw = torch.Generator().manual_seed(0)
 for rows in (2500, 3000):
-    with OutOfCore(plan(rows, columns, memory, folder)) as equations:
+    with OutOfCore(layout(rows, columns, memory, folder)) as equations:
         for _ in range(rows // 50):
             z = torch.randn(50, columns, generator=draw, dtype=torch.float64)
             append(equations, z, z.sum(1))

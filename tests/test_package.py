@@ -18,7 +18,7 @@ def test_fit_is_the_function_whatever_was_imported_before():
 
     importlib.import_module("qml_lightning.training.fit")
     assert callable(qml_lightning.fit)
-    first = "import qml_lightning.study.label_check; from qml_lightning.training.fit import fit as f"
+    first = "import qml_lightning.study.label_check; from qml_lightning import fit as f"
     assert run(f"{first}\nfrom qml_lightning import fit; print(fit is f)") == "True"
 
 

@@ -126,7 +126,7 @@ def test_the_energy_is_smooth_through_the_cutoff(molecular):
 
 @pytest.mark.parametrize("name", ON_CPU)
 def test_a_batch_predicts_what_each_structure_predicts_alone(crystalline, monkeypatch, name):
-    import qml_lightning.model.potential as module
+    import qml_lightning.model.predictor as module
 
     potential = crystalline.on(kernels=name)
     frames = [_crystal(k) for k in range(6)] + [_slab()]
@@ -275,6 +275,6 @@ def test_structures_that_cannot_be_are_refused(molecular):
 
 
 def test_potential_knows_where_it_came_from(molecular):
-    assert molecular.provenance["structures"] == 20
-    assert molecular.provenance["targets"] == {"energies": 20, "forces": 20 * 27}
+    assert molecular.provenance.structures == 20
+    assert molecular.provenance.targets == {"energies": 20, "forces": 20 * 27}
     assert structures_from_ase(_ethanol()).elements == molecular.elements

@@ -89,6 +89,11 @@ def test_a_search_that_was_stopped_goes_on_and_more_values_do_only_what_is_new(t
         tune(molecules(19), Search(SPACE), SMALL, journal=journal)
     with pytest.raises(InputError, match="recipe, folds, held_out differ"):
         tune(molecules(20), Search(SPACE, folds=2), replace(SMALL, rank=16), journal=journal)
+    older = json.loads(journal.read_text())
+    del older["recipe"]["representation"]["kind"]
+    journal.write_text(json.dumps(older))
+    assert tune(molecules(20), Search(SPACE), SMALL, journal=journal).trials == tuning.trials
+    assert len(passes) == 2
     journal.write_text("{")
     with pytest.raises(InputError, match="Delete it to begin anew"):
         tune(molecules(20), Search(SPACE), SMALL, journal=journal)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..atoms.structures import Structures
     from ..datasets import Dataset
     from ..model.metrics import Metrics
-    from ..model.potential import Prediction, Predictor
+    from ..model.predictor import Prediction, Predictor
     from ..study.label_check import LabelReport
 
 # Atoms in one portion: about a second of work.
@@ -27,7 +27,7 @@ def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, s
     """The prediction for all structures, with a bar."""
     from ..atoms.neighbours import check_distances, element_indices
     from ..atoms.structures import batches
-    from ..model.potential import Prediction
+    from ..model.predictor import Prediction
 
     # told before the work and not midway, and counted from the first structure, not from that of a portion
     element_indices(structures.numbers, predictor.basis.elements)

@@ -97,9 +97,11 @@ def command(
     targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()
     device = machine.prepare()
 
+    from ..machine.compute import Compute
     from ..model.recipe import Recipe
     from ..model.recipe_file import save_recipe
     from ..study.tuning import Search, tune
+    from ..training.problem import Learn
 
     start = recipe.make(machine.precision)
     if not isinstance(start, Recipe):
@@ -112,8 +114,8 @@ def command(
         if label_check:
             check_labels(dataset, device)
         tuning = tune(
-            dataset, search, start, journal=noted, jobs=jobs, targets=targets, reference_energies=reference_energies,
-            device=device, kernels=machine.kernels, progress=tell,
+            dataset, search, start, journal=noted, jobs=jobs, learn=Learn(targets, reference_energies),
+            compute=Compute(device, machine.kernels), progress=tell,
         )  # fmt: skip
     errors = finite(tuning.as_dict()["tried"][0])
     save_recipe(tuning.best, output, overwrite=overwrite, data=dataset.source.as_dict(), errors=errors)

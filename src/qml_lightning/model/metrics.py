@@ -10,7 +10,8 @@ from torch import Tensor
 from ..atoms.dataset import Dataset
 from ..atoms.structures import Labels, Structures
 from ..errors import InputError
-from .potential import Model, Prediction, Predictor
+from .potential import Model
+from .predictor import Prediction, Predictor
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,16 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from ..api import fit
 from ..atoms.dataset import Dataset
 from ..atoms.structures import Labels, Structures
 from ..atoms.units import ENERGY_IN_EV, LENGTH_IN_ANGSTROM
 from ..errors import SolveError
 from ..model.baseline import Baseline
 from ..model.features import FeatureSettings
-from ..model.potential import Prediction
+from ..model.predictor import Prediction
 from ..model.recipe import Recipe
 from ..model.representations.fchl19 import FCHL19
-from ..training.fit import fit
 
 # Small, with a short cutoff: takes seconds, and is good to a few per cent.
 RECIPE = Recipe(

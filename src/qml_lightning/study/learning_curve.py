@@ -7,23 +7,21 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import TypedDict, Unpack
 
-import numpy as np
 import torch
 
 from ..atoms.dataset import Dataset
 from ..atoms.neighbours import element_indices
 from ..errors import InputError, SolveError
-from ..kernels import FeatureMap
-from ..machine.memory import Memory
-from ..model.basis import draw
+from ..machine.compute import Compute
+from ..machine.progress import Progress, silent
+from ..model.basis import Basis
 from ..model.metrics import Metrics, evaluate
-from ..model.projection import Projection
 from ..model.recipe import DEFAULT, Recipe
-from ..training.equations import Equations, equations_of, extended, solved
-from ..training.fit import chosen_labels
-from ..training.problem import Progress
+from ..training.equations import Equations, extended
+from ..training.problem import Learn, chosen_labels
+from ..training.solvers.direct import equations_of, solved
 from .trends import Entry, LearningCurve
 
 # Number of sizes by default: each is half of the next.
@@ -34,57 +32,17 @@ MOST_HELD_OUT = 1000
 FEWEST_NEXT, MOST_NEXT = 10, 200
 
 
-@dataclass(frozen=True)
-class Design:
-    """Models of a learning curve, and their test set."""
+class CurveOptions(TypedDict, total=False):
+    """Keywords of `learning_curve`."""
 
-    sizes: Sequence[int] | None = None  # training structures; None: five sizes, each half of the next
-    features: Sequence[int] | None = None  # None: a quarter of the recipe's features, and all
-    test: Dataset | None = None  # None: structures of the data that are held out
-    held_out: int | None = None  # how many of the data; None: what the largest size leaves, at most 1000
-    seeds: int = 1  # draws of structures and features
-    ridges: Sequence[float] = ()  # the best is taken for each size; empty: the ridge of the recipe
-
-    def recipes(self, recipe: Recipe) -> list[Recipe]:
-        """`recipe` with each number of features and each seed; an InputError if one cannot be used."""
-        if recipe.solver.method == "iterative":
-            raise InputError('A learning curve solves the same equations again and again: use the solver "direct".')
-        most = recipe.features.n_features
-        features = sorted(set((most // 4, most) if self.features is None else self.features))
-        if not features or self.seeds < 1:
-            raise InputError(
-                f"Wanted at least one number of features and at least one seed, got {features}, {self.seeds}."
-            )
-        recipes = [
-            replace(recipe, features=replace(recipe.features, n_features=n), seed=seed)
-            for n in features
-            for seed in range(recipe.seed, recipe.seed + self.seeds)
-        ]
-        for each in (*recipes, *(replace(recipe, ridge=ridge) for ridge in self.ridges)):
-            each.check()
-        return recipes
-
-    def parts(self, data: Dataset, seed: int) -> tuple[tuple[int, ...], Dataset, Dataset]:
-        """Sizes, ascending; structures to draw training sets from; test set."""
-        if self.test is not None and self.held_out is not None:
-            raise InputError("Errors are measured on a test set or on structures held out. Give one of the two.")
-        n, held_out = len(data), 0 if self.test is not None else self.held_out
-        sizes = self.sizes
-        if sizes is None:
-            left = n - (min(MOST_HELD_OUT, n // 5) if held_out is None else held_out)
-            sizes = [size for halving in range(HALVINGS) if (size := left // 2**halving) > 0]
-        sizes = sorted(set(sizes))
-        if not sizes or sizes[0] < 1:
-            raise InputError(f"Wanted sizes of training sets such as 100, 200, 500, got {sizes}.")
-        if held_out is None:
-            held_out = max(1, min(MOST_HELD_OUT, n - sizes[-1]))
-        if sizes[-1] + held_out > n:
-            raise InputError(
-                f"Wanted {sizes[-1]} structures to learn from and {held_out} to hold out, {data.source.name} has {n}. "
-                "Give smaller sizes."
-            )
-        pool, test = (data, self.test) if self.test is not None else data.split((n - held_out, held_out), seed)
-        return tuple(sizes), pool, test
+    test: Dataset | None  # test set; None: structures of the data that are held out
+    held_out: int | None  # how many of the data; None: what the largest size leaves, at most 1000
+    seeds: int  # draws of structures and features; 1 by default
+    ridges: Sequence[float]  # each size takes the best of them; by default the ridge of the recipe
+    targets: Sequence[str] | None  # this and the rest: as in `fit`
+    reference_energies: Mapping[int, float] | None
+    device: torch.device | str
+    kernels: str | None
 
 
 def learning_curve(
@@ -93,41 +51,74 @@ def learning_curve(
     features: Sequence[int] | None = None,
     *,
     recipe: Recipe = DEFAULT,
-    targets: Sequence[str] | None = None,
-    reference_energies: Mapping[int, float] | None = None,
-    device: torch.device | str = "cpu",
-    kernels: str | None = None,
-    progress: Progress | None = None,
-    **design: Any,
+    progress: Progress = silent,
+    **options: Unpack[CurveOptions],
 ) -> LearningCurve:
     """Errors of models of `sizes` structures of `data` with each number of `features`, on a test set.
 
     Each number of features and each seed needs one pass over the largest training set: the smaller sets are its first
     structures. All sizes use the axes of the largest set, which depend on geometries and not on labels.
 
-    `design`: more fields of `Design`: `test` or `held_out`, `seeds`, `ridges`. Each size takes the best of `ridges` on
-    the structures that follow in the draw; if too few follow, the ridge of the size before. Without `ridges` the curve
-    has a peak where rows are about as many as weights.
+    `sizes`, `features`: by default five sizes, each half of the next; a quarter of the recipe's features, and all.
+    `test`: structures to measure the errors on; without it `held_out` structures of `data`, by default as many as the
+    largest size leaves, at most 1000. `seeds`: number of draws of structures and features.
+    `ridges`: each size takes the best of these on the structures that follow in the draw; if too few follow, the ridge
+    of the size before. Without them the curve has a peak where rows are about as many as weights.
     `targets`, `reference_energies`, `device`, `kernels`, `progress`: as in `fit`.
     """
-    plan = Design(sizes, features, **design)
-    recipes = plan.recipes(recipe)
-    data = replace(data, labels=chosen_labels(data.labels, targets))
-    ascending, pool, test = plan.parts(data, recipe.seed)
-    tell = progress or (lambda *_: None)
-    measure = _Measurement(ascending, pool, test, sorted(plan.ridges), reference_energies, device, kernels, tell)
+    if unknown := set(options) - CurveOptions.__annotations__.keys():
+        known = ", ".join(CurveOptions.__annotations__)
+        raise TypeError(f"learning_curve has no option {', '.join(sorted(unknown))}. It has {known}.")
+    learn = Learn(options.get("targets"), options.get("reference_energies"))
+    compute = Compute(options.get("device", "cpu"), options.get("kernels"))
+    ridges = sorted(options.get("ridges", ()))
+    recipes = _recipes(recipe, features, options.get("seeds", 1), ridges)
+    data = replace(data, labels=chosen_labels(data.labels, learn.targets))
+    ascending, pool, test = _parts(data, sizes, options.get("test"), options.get("held_out"), recipe.seed)
+    measure = _Measurement(ascending, pool, test, ridges, learn, compute, progress)
     entries = tuple(entry for each in recipes for entry in measure.models(each))
     return LearningCurve(_quantities(test), entries, recipe, data.source.as_dict(), test.source.as_dict())
 
 
-@dataclass(frozen=True)
-class _Shared:
-    """Basis of all sizes."""
+def _recipes(recipe: Recipe, features: Sequence[int] | None, seeds: int, ridges: list[float]) -> list[Recipe]:
+    """`recipe` with each number of features and each seed; an InputError if one cannot be used."""
+    if recipe.solver.method == "iterative":
+        raise InputError('A learning curve solves the same equations again and again: use the solver "direct".')
+    most = recipe.features.n_features
+    numbers = sorted(set((most // 4, most) if features is None else features))
+    if not numbers or seeds < 1:
+        raise InputError(f"Wanted at least one number of features and at least one seed, got {numbers} and {seeds}.")
+    recipes = [
+        replace(recipe, features=replace(recipe.features, n_features=n), seed=recipe.seed + draw)
+        for n in numbers
+        for draw in range(seeds)
+    ]
+    for each in (*recipes, *(replace(recipe, ridge=ridge) for ridge in ridges)):
+        each.check()
+    return recipes
 
-    elements: tuple[int, ...]
-    recipe: Recipe
-    projection: Projection
-    maps: tuple[FeatureMap, ...]
+
+def _parts(
+    data: Dataset, sizes: Sequence[int] | None, test: Dataset | None, held_out: int | None, seed: int
+) -> tuple[tuple[int, ...], Dataset, Dataset]:
+    """Sizes, ascending; structures to draw training sets from; test set."""
+    if test is not None and held_out is not None:
+        raise InputError("Errors are measured on a test set or on structures held out. Give one of the two.")
+    n, held_out = len(data), 0 if test is not None else held_out
+    if sizes is None:
+        left = n - (min(MOST_HELD_OUT, n // 5) if held_out is None else held_out)
+        sizes = [size for halving in range(HALVINGS) if (size := left // 2**halving) > 0]
+    sizes = tuple(sorted(set(sizes)))
+    if not sizes or sizes[0] < 1:
+        raise InputError(f"Wanted sizes of training sets such as 100, 200, 500, got {list(sizes)}.")
+    if held_out is None:
+        held_out = max(1, min(MOST_HELD_OUT, n - sizes[-1]))
+    if sizes[-1] + held_out > n:
+        raise InputError(
+            f"Wanted {sizes[-1]} structures to learn from and {held_out} to hold out, {data.source.name} has {n}. "
+            "Give smaller sizes."
+        )
+    return (sizes, data, test) if test is not None else (sizes, *data.split((n - held_out, held_out), seed))
 
 
 @dataclass(frozen=True)
@@ -138,9 +129,8 @@ class _Measurement:
     pool: Dataset  # training sets are drawn from it
     test: Dataset
     ridges: list[float]  # ascending
-    reference_energies: Mapping[int, float] | None
-    device: torch.device | str
-    kernels: str | None
+    learn: Learn
+    compute: Compute
     tell: Progress
 
     def models(self, recipe: Recipe) -> Iterator[Entry]:
@@ -160,7 +150,8 @@ class _Measurement:
             yield Entry(recipe.features.n_features, n, recipe.seed, recipe.ridge, metrics)
 
     def _errors(self, equations: Equations, recipe: Recipe, data: Dataset, *, use_up: bool = False) -> Metrics:
-        return evaluate(solved(equations, recipe, use_up=use_up).on(self.device, None, self.kernels), data)
+        potential = solved(equations, recipe, use_up=use_up)
+        return evaluate(potential.on(self.compute.device, kernels=self.compute.kernels), data)
 
     def _with_best_ridge(self, equations: Equations, recipe: Recipe, ridges: list[float], data: Dataset) -> Recipe:
         """`recipe` with the ridge that gives the least error of forces (else energies) on `data`."""
@@ -177,26 +168,19 @@ class _Measurement:
 
     def _growing(self, data: Dataset, recipe: Recipe) -> Iterator[tuple[int, Equations]]:
         """Each size, and the equations of that many of the first structures of `data`."""
-        elements = data.structures.elements
-        n_weights = recipe.features.n_weights(len(elements))
-        Memory().require(
+        n_weights = recipe.features.n_weights(len(data.structures.elements))
+        self.compute.memory.require(
             2 * 8 * n_weights**2,
             f"A learning curve with {n_weights} weights keeps its equations beside their solution and",
             "Use fewer features.",
         )
-        basis = _Shared(elements, recipe, *draw(data.structures, recipe, np.random.default_rng(recipe.seed)))
-        equations: Equations | None = None
+        basis, equations = Basis.draw(data.structures, recipe), None
         for before, n in pairwise((0, *self.sizes)):
             part, tell = data.select(range(before, n)), partial(self._tell, recipe, before)
             if equations is None:
-                equations = equations_of(
-                    part, recipe, basis=basis, reference_energies=self.reference_energies,
-                    device=self.device, kernels=self.kernels, progress=tell,
-                )  # fmt: skip
+                equations = equations_of(part, recipe, basis=basis, learn=self.learn, compute=self.compute, tell=tell)
             else:
-                equations = extended(
-                    equations, part, repeated=True, device=self.device, kernels=self.kernels, progress=tell
-                )
+                equations = extended(equations, part, self.compute, repeated=True, tell=tell)
             yield n, equations
 
     def _tell(self, recipe: Recipe, before: int, what: str, done: int, of: int, remark: str = "", /) -> None:

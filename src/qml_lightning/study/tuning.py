@@ -18,17 +18,18 @@ import torch
 from ..atoms.dataset import Dataset
 from ..atoms.neighbours import element_indices
 from ..errors import InputError, SolveError
-from ..linear.direct import memory_for_fit
+from ..machine.compute import Compute
 from ..machine.files import write_atomically
-from ..machine.memory import Memory
 from ..machine.processes import as_done, jobs_for
+from ..machine.progress import Progress, silent
 from ..model.basis import BASIS_FIELDS
 from ..model.metrics import evaluate
 from ..model.recipe import DEFAULT, Recipe
 from ..model.recipe_file import with_fields
-from ..training.equations import Equations, equations_of, fingerprints, solved
-from ..training.fit import chosen_labels
-from ..training.problem import Progress
+from ..training.costs import direct_memory
+from ..training.equations import Equations
+from ..training.problem import Learn, chosen_labels, fingerprints
+from ..training.solvers.direct import equations_of, solved
 
 FORMAT = "qml-lightning-tune"
 KINDS = ("energy", "forces", "stress")
@@ -121,11 +122,9 @@ def tune(
     *,
     journal: str | Path | None = None,
     jobs: int | None = 1,
-    targets: Sequence[str] | None = None,
-    reference_energies: Mapping[int, float] | None = None,
-    device: torch.device | str = "cpu",
-    kernels: str | None = None,
-    progress: Progress | None = None,
+    learn: Learn | None = None,
+    compute: Compute | None = None,
+    progress: Progress = silent,
 ) -> Tuning:
     """Errors of `recipe` with every combination of values in `search`.
 
@@ -134,22 +133,23 @@ def tune(
     `jobs`: passes at once, each in a process of its own; None: as many as memory and threads allow. A script that asks
     for several must be one that can be imported: its work under `if __name__ == "__main__":`.
     """
-    data = replace(data, labels=chosen_labels(data.labels, targets))
+    learn, compute = learn or Learn(), compute or Compute()
+    data = replace(data, labels=chosen_labels(data.labels, learn.targets))
     combinations = search.combinations(recipe.seed)
     for values in combinations:
         with_fields(recipe, values).check()
-    fits = _Fits(recipe, list(search.splits(data, recipe.seed)), reference_energies, device, kernels)
-    kept = _Journal(journal, _identity(data, recipe, search, reference_energies))
+    fits = _Fits(recipe, list(search.splits(data, recipe.seed)), learn, compute)
+    kept = _Journal(journal, _identity(data, recipe, search, learn.reference_energies))
     passes = [_Pass(fold, group) for group in fits.groups(combinations) for fold in range(len(fits.splits))]
     missing = [rest for one in passes if (rest := kept.missing(one)).group]
     if jobs is None:  # several passes on one graphics processor would slow each other down
-        at_most = len(missing) if torch.device(device).type == "cpu" else 1
-        jobs = jobs_for(at_most, max(map(fits.memory, missing), default=0), Memory().left)
-    tell, already = progress or (lambda *_: None), len(passes) - len(missing)
-    tell("passes", already, len(passes))
+        at_most = len(missing) if torch.device(compute.device).type == "cpu" else 1
+        jobs = jobs_for(at_most, max(map(fits.memory, missing), default=0), compute.memory.left)
+    already = len(passes) - len(missing)
+    progress("passes", already, len(passes))
     for at, (done, errors) in enumerate(as_done(fits.errors, missing, jobs), already + 1):
         kept.add(done, errors)
-        tell("passes", at, len(passes))
+        progress("passes", at, len(passes))
     trials = [kept.trial(values, len(fits.splits)) for values in combinations]
     if not any(math.isfinite(trial.score) for trial in trials):
         raise SolveError(f"None of the {len(trials)} recipes has equations that can be solved. Try larger ridges.")
@@ -169,9 +169,8 @@ class _Fits:
 
     recipe: Recipe
     splits: list[tuple[Dataset, Dataset]]  # training set and validation set of each fold
-    reference_energies: Mapping[int, float] | None
-    device: torch.device | str
-    kernels: str | None
+    learn: Learn
+    compute: Compute
 
     def groups(self, combinations: list[Values]) -> list[list[Values]]:
         """Combinations with the same rows together."""
@@ -185,14 +184,13 @@ class _Fits:
         """Mean absolute errors of each combination, by kind; empty where there is no solution."""
         training, validation = self.splits[one.fold]
         recipes = [with_fields(self.recipe, values) for values in one.group]
-        equations = equations_of(
-            training, recipes[0], reference_energies=self.reference_energies, device=self.device, kernels=self.kernels
-        )
+        equations = equations_of(training, recipes[0], learn=self.learn, compute=self.compute)
         return [self._errors(equations, recipe, validation) for recipe in recipes]
 
     def _errors(self, equations: Equations, recipe: Recipe, validation: Dataset) -> dict[str, float]:
         try:
-            found = evaluate(solved(equations, recipe).on(self.device, None, self.kernels), validation)
+            potential = solved(equations, recipe)
+            found = evaluate(potential.on(self.compute.device, kernels=self.compute.kernels), validation)
         except SolveError:
             return {}
         errors = zip(KINDS, (found.energy_per_atom, found.forces, found.stress))
@@ -203,7 +201,7 @@ class _Fits:
         (training, _), recipe = self.splits[one.fold], with_fields(self.recipe, one.group[0])
         counts = [getattr(training.labels, kind).numel() for kind in training.labels.kinds]
         n_weights = recipe.features.n_weights(len(training.structures.elements))
-        return memory_for_fit(n_weights, counts) + 8 * n_weights**2  # each solution works beside the equations
+        return direct_memory(counts, n_weights) + 8 * n_weights**2  # each solution works beside the equations
 
 
 def _identity(
@@ -225,7 +223,8 @@ class _Journal:
         if self.path is not None and self.path.exists():
             try:
                 there = json.loads(self.path.read_text(encoding="utf-8"))
-            except (OSError, ValueError) as problem:
+                there["recipe"] = Recipe.from_dict(there["recipe"]).as_dict()  # an older version may lack a field
+            except (OSError, ValueError, KeyError, TypeError) as problem:
                 text = f"The journal {self.path} cannot be read: {problem}. Delete it to begin anew."
                 raise InputError(text) from problem
             plain = json.loads(json.dumps(identity))
