@@ -9,12 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..model.metrics import Error, Metrics
+from ..model.metrics import WORDS, Error, Metrics, milli, with_unit
 from ..model.recipe import Recipe
 
-# What there may be errors of, and a thousandth of its unit, which people like better.
-QUANTITIES = {"energy": "meV", "energy_per_atom": "meV/atom", "forces": "meV/Å", "stress": "meV/Å³"}
-WORDS = {"energy": "energy", "energy_per_atom": "energy", "forces": "force", "stress": "stress"}
 # A gain of less than this part of the error is none; gains whose ratio is above the other one are alike.
 NO_GAIN, ALIKE = 0.03, 0.8
 Along = Literal["structures", "features"]
@@ -74,7 +71,7 @@ def trend_of(quantity: str, along: Along, fixed: int, numbers: Sequence[int], er
 class LearningCurve:
     """Errors of models with more and more structures and features, on structures that none of them has seen."""
 
-    quantities: tuple[str, ...]  # some of QUANTITIES
+    quantities: tuple[str, ...]  # attributes of Metrics: energy, energy_per_atom, forces, stress
     entries: tuple[Entry, ...]
     recipe: Recipe
     data: dict[str, Any]  # where the structures came from that were learnt
@@ -124,12 +121,11 @@ class LearningCurve:
         if not known:
             return "One size and one number of features do not tell what would help: give several of either."
         one = next(iter(known.values()))
-        unit, name = QUANTITIES[one.quantity], WORDS[one.quantity]
         doubled = ", ".join(f"twice the {what} about {milli(t.doubled)}" for what, t in known.items())
         unknown = "".join(f" (what more {what} would do was not measured)" for what in asked if what not in known)
         return (
-            f"With {self.sizes[-1]:,} structures and {self.features[-1]:,} features the {name} error is "
-            f"{milli(one.error)} {unit}, {doubled}: {_verdict(known)}{unknown}."
+            f"With {self.sizes[-1]:,} structures and {self.features[-1]:,} features the {WORDS[one.quantity]} error is "
+            f"{with_unit(one.quantity, one.error)}, {doubled}: {_verdict(known)}{unknown}."
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -154,11 +150,6 @@ class LearningCurve:
             "data": self.data,
             "test": self.test,
         }
-
-
-def milli(value: float) -> str:
-    """Three significant digits of a thousandfold."""
-    return f"{1000 * value:#.3g}".removesuffix(".")
 
 
 def _verdict(known: dict[str, Trend]) -> str:
