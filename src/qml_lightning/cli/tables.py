@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from ..model.metrics import Metrics
 
-# Names of kinds of labels, and of the errors that a chosen recipe is expected to have.
+# Kind of label in the record of a choice → quantity of model/metrics.
 QUANTITIES = {"energies": "energy", "forces": "forces", "stress": "stress"}
 
 

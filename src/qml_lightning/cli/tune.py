@@ -46,7 +46,7 @@ The best recipe has the smallest product of the errors of energies, forces and s
 USUAL = ("features.sigma=4,8,16", "ridge=1e-10:1e-6:5", "energy_weight=3,10,30")
 # Rows of the table.
 MOST_ROWS = 15
-# Kinds of errors of a trial; energies count per atom, as structures may differ in size.
+# Kind of error of a trial → quantity of model/metrics. Energies are per atom: structures may differ in size.
 QUANTITIES = {"energy": "energy_per_atom", "forces": "forces", "stress": "stress"}
 
 

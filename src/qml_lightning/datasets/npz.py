@@ -169,17 +169,10 @@ def _frames(archive: Archive, prefix: str) -> Content:
                 f"({n_atoms},) or ({n_frames}, {n_atoms}), got {numbers.shape}."
             )
         numbers = np.broadcast_to(numbers, (n_frames, n_atoms))
-        counts = (numbers != 0).sum(1)  # smaller molecules are filled up with zeros
-        mask = (numbers != 0).ravel()
-        numbers, positions = numbers.ravel()[mask], positions.reshape(-1, 3)[mask]
+        real = numbers != 0  # smaller molecules are filled up with zeros
+        counts, numbers, positions = real.sum(1), numbers[real], positions[real]
     elif positions.ndim == 2 and positions.shape[1] == 3:
-        counts = archive["natoms"] if "natoms" in archive.keys else np.array([len(positions)])
-        if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
-            raise InputError(
-                f"{archive.name}: wanted a number of atoms for each frame in natoms, got shape {counts.shape}."
-            )
-        # natoms may be uint8, whose sum would overflow
-        counts = counts.astype(np.int64)
+        counts = _counts(archive, len(positions))
         if not counts.sum() == len(numbers) == len(positions):
             raise InputError(
                 f"{archive.name}: natoms add up to {counts.sum()}, but there are {len(numbers)} {numbers_key} "
@@ -193,6 +186,14 @@ def _frames(archive: Archive, prefix: str) -> Content:
         raise InputError(f"{archive.name} has no frames.")
     cells, periodic = _cells(archive, prefix, len(counts))
     return Content(numbers, positions, counts, cells, periodic, np.arange(len(counts)))
+
+
+def _counts(archive: Archive, n_atoms: int) -> np.ndarray:
+    """Numbers of atoms of the frames in flat arrays; without natoms, all atoms are one frame."""
+    counts = archive["natoms"] if "natoms" in archive.keys else np.array([n_atoms])
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
+        raise InputError(f"{archive.name}: wanted a number of atoms per frame in natoms, got shape {counts.shape}.")
+    return counts.astype(np.int64)  # natoms may be uint8, whose sum would overflow
 
 
 def _cells(archive: Archive, prefix: str, n_frames: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,12 +11,12 @@ from ..atoms.units import ENERGY_IN_EV, LENGTH_IN_ANGSTROM
 from .content import Content
 
 # Range of force constants of X–H bonds in molecules, in eV/Å²: C–H 31, N–H 40, O–H 48.
-XH_SLOPE = (25.0, 48.0)
+FORCE_CONSTANTS = (25.0, 48.0)
 LONGEST_XH = 1.6  # Å
 
 
 @dataclass(frozen=True)
-class HydrogenBonds:
+class BondsToHydrogen:
     """Bonds between hydrogen and the nearest heavier atom, in the units of the content."""
 
     length: np.ndarray  # (bonds,)
@@ -24,7 +24,7 @@ class HydrogenBonds:
     kind: np.ndarray  # (bonds,) number of the bond: equal for one atom of one molecule in all frames
 
 
-def bonds_of_hydrogen(content: Content, n_frames: int = 1000) -> HydrogenBonds:
+def bonds_to_hydrogen(content: Content, n_frames: int = 1000) -> BondsToHydrogen:
     """X–H bonds of evenly spaced frames, without periodic and very large structures."""
     lengths, pulls, kinds = [np.zeros(0)], [np.zeros(0)], [np.zeros(0, int)]
     known: dict[bytes, int] = {}
@@ -44,10 +44,10 @@ def bonds_of_hydrogen(content: Content, n_frames: int = 1000) -> HydrogenBonds:
         lengths.append(length)
         pulls.append((direction * forces).sum(1))
         kinds.append(1000 * known.setdefault(numbers.tobytes(), len(known)) + light)
-    return HydrogenBonds(np.concatenate(lengths), np.concatenate(pulls), np.concatenate(kinds))
+    return BondsToHydrogen(np.concatenate(lengths), np.concatenate(pulls), np.concatenate(kinds))
 
 
-def hydrogen_slope(bonds: HydrogenBonds) -> float:
+def force_constant(bonds: BondsToHydrogen) -> float:
     """Force constant of X–H bonds: minus the slope of force against length.
 
     NaN if there are too few bonds, or their lengths do not vary. Each bond is compared with itself in other frames,
@@ -65,12 +65,12 @@ def hydrogen_slope(bonds: HydrogenBonds) -> float:
     return -float((length @ pull) / (length @ length))
 
 
-def likely_force_unit(slope: float) -> str:
+def likely_force_unit(constant: float) -> str:
     """Force unit in which this X–H force constant would be usual, for coordinates in Å; empty if there is none."""
-    usual = math.sqrt(XH_SLOPE[0] * XH_SLOPE[1])
+    usual = math.sqrt(FORCE_CONSTANTS[0] * FORCE_CONSTANTS[1])
     units = {f"{energy}/Å": ENERGY_IN_EV[energy] for energy in ("eV", "meV", "kcal/mol", "kJ/mol", "Hartree")}
     units["Hartree/Bohr"] = ENERGY_IN_EV["Hartree"] / LENGTH_IN_ANGSTROM["Bohr"]
-    away = {unit: abs(math.log(slope * factor / usual)) for unit, factor in units.items() if slope > 0}
+    away = {unit: abs(math.log(constant * factor / usual)) for unit, factor in units.items() if constant > 0}
     best = min(away, key=away.__getitem__, default="")
     return best if best and away[best] < math.log(1.6) else ""
 
@@ -96,11 +96,11 @@ def total_energy_ratio(content: Content) -> float:
 
 def unit_hint(content: Content) -> str:
     """Sentence with the unit that the numbers suggest; empty if they suggest none."""
-    slope = hydrogen_slope(bonds_of_hydrogen(content))
-    unit = likely_force_unit(slope)
+    constant = force_constant(bonds_to_hydrogen(content))
+    unit = likely_force_unit(constant)
     if unit:
         return (
-            f" Only a hint: the force constant of bonds to hydrogen is {slope:.3g} in the units of the file, which is "
+            f" Only a hint: the force constant of bonds to hydrogen is {constant:.3g} in the units of the file, which is "
             f"usual for forces in {unit}."
         )
     unit = likely_energy_unit(content)
@@ -109,7 +109,7 @@ def unit_hint(content: Content) -> str:
 
 def unusual_length(content: Content) -> str:
     """Sentence about X–H bonds that are too long or too short for Å; empty if they are usual."""
-    lengths = bonds_of_hydrogen(content, n_frames=20).length
+    lengths = bonds_to_hydrogen(content, n_frames=20).length
     if len(lengths) < 5:
         return ""
     usual = float(np.median(lengths))

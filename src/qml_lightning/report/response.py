@@ -18,7 +18,7 @@ STEPS = (1.0, 1.1, 1.2, 1.5, 2.0, 3.0, 5.0)
 
 
 def draw(tuning: Tuning) -> Figure:
-    """A panel for each field that has several values."""
+    """Figure with a panel for each field that has several values."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
