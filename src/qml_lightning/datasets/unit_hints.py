@@ -100,7 +100,7 @@ def unit_hint(content: Content) -> str:
     unit = likely_force_unit(constant)
     if unit:
         return (
-            f" Only a hint: the force constant of bonds to hydrogen is {constant:.3g} in the units of the file, which is "
+            f" Only a hint: the force constant of bonds to hydrogen is {constant:.3g} in the units of the file, as is "
             f"usual for forces in {unit}."
         )
     unit = likely_energy_unit(content)

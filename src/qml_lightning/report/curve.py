@@ -43,7 +43,7 @@ def draw(curve: LearningCurve) -> Figure:
 
 def _title(curve: LearningCurve) -> str:
     seeds = len({entry.seed for entry in curve.entries})
-    over = f"; mean and standard deviation over {seeds} seeds" if seeds > 1 else ""
+    over = f",\nmean and standard deviation over {seeds} seeds" if seeds > 1 else ""
     held_out = f"{curve.entries[0].metrics.structures:,} held-out structures"
     return f"{curve.data.get('name', '')}: errors on {held_out}{over}"
 

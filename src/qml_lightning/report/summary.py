@@ -161,7 +161,7 @@ def _errors(axes: Axes, metrics: Metrics, held_out: bool) -> None:
     rows = [(line.name, line.mae, line.rmse, line.unit) for line in error_lines(metrics)]
     which = "structures not seen in training" if held_out else "training structures"
     title = f"Errors on {metrics.structures:,} {which}"
-    columns = (Column(0.0), Column(0.58, "MAE", right=True), Column(0.78, "RMSE", right=True), Column(0.83, grey=True))
+    columns = (Column(0.0), Column(0.54, "MAE", right=True), Column(0.74, "RMSE", right=True), Column(0.79, grey=True))
     _table(axes, title, columns, rows)
 
 
