@@ -12,9 +12,10 @@ import qml_lightning.linear.compensated as accumulation
 import qml_lightning.linear.normal_equations as normal
 from qml_lightning import fit
 from qml_lightning.errors import InputError, SolveError
-from qml_lightning.linear.compensated import BLOCK, SLICE_BITS, SLICES, add_compensated, suited_accumulation
+from qml_lightning.linear.compensated import BLOCK, SLICE_BITS, SLICES, add_compensated
 from qml_lightning.linear.direct import Term, solve
 from qml_lightning.linear.normal_equations import Gram, add_product
+from qml_lightning.linear.ridge import Ridge
 from qml_lightning.model.recipe import Recipe
 from small_models import SMALL, molecules
 
@@ -74,7 +75,7 @@ def test_what_is_not_finite_is_still_told():
     gram = Gram(5)
     add_compensated(gram.gram, rows, 1.0)
     with pytest.raises(SolveError, match="not finite"):
-        solve([Term(gram)], 1.0)
+        solve([Term(gram)], Ridge(1.0))
 
 
 def test_products_keep_their_bits_where_the_user_allows_less(monkeypatch):
@@ -119,7 +120,6 @@ def test_a_fit_gives_the_same_forces_where_plain_float32_does_not(monkeypatch):
     ids=str,
 )  # fmt: skip
 def test_devices_with_slow_float64_are_spared_it(device, capability, wanted, monkeypatch):
-    assert suited_accumulation(device, capability) == wanted
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     assert accumulation.accumulation_on(device) == wanted
     assert accumulation.accumulation_on(device, "float64") == "float64"

@@ -16,16 +16,17 @@ PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
 # name stands for its `__init__`, which comes last in the room.
 HOUSE = """
 errors
-machine: files tensors memory processes
-atoms: units structures dataset neighbours verlet
+machine: files tensors memory processes progress ranks compute
+atoms: units structures dataset neighbours
 kernels: arguments reference native native_predictor
-linear: compensated normal_equations ridge direct preconditioner krylov disk.tiles disk.solve disk
-model: representations.fchl19 representations projection features recipe recipe_file baseline basis potential metrics
-training: rows row_operator keeper problem solvers.iterative solvers restart equations choice.trials choice.budget
-  choice.search choice shared_gather
-exact: recipe groups covariance potential fit
-model: file
-training: equations_file checkpoint plan fit
+linear: compensated normal_equations cholesky ridge solution direct preconditioner krylov disk.tiles disk.solve disk
+model: representations.fchl19 representations projection features recipe recipe_file baseline basis provenance predictor
+  potential file metrics
+training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
+  choice.trials choice.budget choice.search choice checkpoint shared_gather solvers.task solvers.direct solvers.disk
+  solvers.iterative solvers fit
+exact: recipe groups covariance potential file fit
+api
 datasets: content npz frames entries unit_hints downloads catalogue readers writers
 study: trends learning_curve tuning label_check
 adapters: ase ase_plugin
@@ -35,8 +36,9 @@ cli: screen failures options recipe_options tables portions datasets evaluate in
 """
 # Convenience methods of a potential reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {
-    ("model.potential", "model.file"),
+    ("model.potential", "api"),
     ("model.potential", "adapters.ase"),
+    ("model.predictor", "model.potential"),
     ("kernels.native", "kernels.native_predictor"),
 }
 

@@ -282,7 +282,7 @@ def test_a_chosen_ridge_that_is_lost_in_rounding_is_told_in_the_dual_form_too(mo
     twice = data.select(torch.arange(40).repeat(2))  # a matrix that is singular
     choice = Choice(start, ("ridge",), Judges(1), Trial(Size(1, 1), "own", 1, 1.0, 1.0, 1.0, {}, 0.0))
     monkeypatch.setattr("qml_lightning.training.plan.choose", lambda *_, **__: choice)
-    monkeypatch.setattr("qml_lightning.training.equations.LARGER", (1e24,))
+    monkeypatch.setattr("qml_lightning.linear.ridge.LARGER", (1e24,))
     with pytest.warns(UserWarning, match="lost in rounding"):
         assert fit(twice, Automatic(start, ("ridge",))).recipe.ridge > 1e-9
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import stat
@@ -10,7 +11,7 @@ import sys
 import pytest
 
 from qml_lightning.errors import InputError
-from qml_lightning.machine.files import atomic, check_output, sha256, write_atomically
+from qml_lightning.machine.files import atomic, check_output, is_full, sha256, write_atomically
 
 
 def test_sha256_is_that_of_hashlib(tmp_path):
@@ -100,3 +101,10 @@ def test_a_link_is_followed_and_stays_a_link(tmp_path):
     write_atomically(tmp_path / "link", b"new")
     assert (tmp_path / "link").is_symlink()
     assert (tmp_path / "real").read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("number", "full"), [(errno.ENOSPC, True), (errno.EDQUOT, True), (errno.EFBIG, True), (errno.EIO, False)]
+)
+def test_a_full_disk_a_quota_and_a_limit_are_told_from_other_errors(number, full):
+    assert is_full(OSError(number, os.strerror(number))) is full

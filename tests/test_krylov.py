@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from qml_lightning.errors import SolveError
-from qml_lightning.linear import krylov, preconditioner
-from qml_lightning.linear.krylov import State, least_residuals
+from qml_lightning.linear import preconditioner
+from qml_lightning.linear.krylov import State, Stopping, least_residuals
 from qml_lightning.linear.preconditioner import GuidedBySmallModel, Parted, trusted_factor
 
 RIDGE = 1e-4
@@ -65,20 +65,23 @@ def _direct(z, y, ridge=RIDGE):
     return np.linalg.solve(z.T @ z + ridge * np.eye(z.shape[1]), z.T @ y)
 
 
+def _iterated(equations, y, stopping=Stopping(), window=300, **options) -> State:  # noqa: B008
+    targets = torch.from_numpy(y)
+    state = State.start(RIDGE, targets, equations.n_columns, window)
+    return least_residuals(equations.step, targets, state, stopping, **options)
+
+
 def test_the_iteration_reaches_the_direct_solution():
     z, y = _problem()
-    state = least_residuals(_guided(z, 128), torch.from_numpy(y), RIDGE, tolerance=1e-10)
+    state = _iterated(_guided(z, 128), y, Stopping(1e-10))
     assert np.abs(z @ state.weights.numpy() - z @ _direct(z, y)).max() < 1e-7
     assert state.history[-1].residual <= 1e-10
 
 
 def test_more_features_in_the_preconditioner_need_fewer_iterations():
     z, y = _problem()
-    steps = {
-        few: least_residuals(_guided(z, few), torch.from_numpy(y), RIDGE, tolerance=1e-8).number for few in (128, 384)
-    }
-    nothing = Plainly(z, lambda v: v)
-    without = least_residuals(nothing, torch.from_numpy(y), RIDGE, tolerance=1e-8, most_iterations=5000).number
+    steps = {few: _iterated(_guided(z, few), y, Stopping(1e-8)).number for few in (128, 384)}
+    without = _iterated(Plainly(z, lambda v: v), y, Stopping(1e-8, 5000)).number
     assert 2 * steps[384] < steps[128] < without
 
 
@@ -90,8 +93,8 @@ def test_it_goes_on_from_a_state_as_if_it_had_never_stopped():
         if state.number == 5:
             saved.append(copy.deepcopy(state))
 
-    whole = least_residuals(_guided(z, 64), torch.from_numpy(y), RIDGE, tell=keep)
-    again = least_residuals(_guided(z, 64), torch.from_numpy(y), RIDGE, state=saved[0])
+    whole = _iterated(_guided(z, 64), y, tell=keep)
+    again = least_residuals(_guided(z, 64).step, torch.from_numpy(y), saved[0], Stopping())
     assert again.number == whole.number
     torch.testing.assert_close(again.weights, whole.weights, rtol=1e-6, atol=1e-9)  # sums at other addresses
 
@@ -101,11 +104,11 @@ def test_another_ridge_is_solved_for_in_the_same_room_and_the_best_weights_are_k
     targets, guided = torch.from_numpy(y), _guided(z, 128)
     wanted = torch.from_numpy(_direct(z, y, 1e-3))
     # 1e-3 is best; it is looked at the end only
-    settings = {"tolerance": 1e-10, "held_out": lambda w: float((w - wanted).norm()), "look_every": 1000}
-    state, found = least_residuals(guided, targets, 1e-2, **settings), []
+    settings = {"stopping": Stopping(1e-10, look_every=1000), "held_out": lambda w: float((w - wanted).norm())}
+    state, found = least_residuals(guided.step, targets, State.start(1e-2, targets, 512), **settings), []
     for ridge in (1e-3, 1e-5):
         room = state.images.data_ptr()
-        state = least_residuals(guided, targets, ridge, **settings, state=state.with_ridge(ridge, targets))
+        state = least_residuals(guided.step, targets, state.with_ridge(ridge, targets), **settings)
         assert state.images.data_ptr() == room
         assert np.abs(z @ state.weights.numpy() - z @ _direct(z, y, ridge)).max() < 1e-6
         found.append(state.weights)
@@ -120,19 +123,16 @@ def test_it_stops_when_held_out_rows_gain_no_more():
     z, y = _problem()
     noisy = y + np.random.default_rng(1).normal(scale=0.3, size=len(y))
     learn, hold = slice(0, 120), slice(120, None)
-    state = least_residuals(
-        _guided(z[learn], 64), torch.from_numpy(noisy[learn]), RIDGE, tolerance=1e-14,
-        held_out=lambda w: float(np.sqrt(np.mean((z[hold] @ w.numpy() - noisy[hold]) ** 2))), look_every=1,
-    )  # fmt: skip
+    error = lambda w: float(np.sqrt(np.mean((z[hold] @ w.numpy() - noisy[hold]) ** 2)))  # noqa: E731
+    state = _iterated(_guided(z[learn], 64), noisy[learn], Stopping(1e-14, look_every=1), held_out=error)
     errors = [step.held_out for step in state.history]
     assert state.history[-1].residual > 1e-14
     assert min(errors[-4:]) > 0.999 * min(errors[:-4])
 
 
-def test_a_window_that_is_full_starts_anew_and_still_arrives(monkeypatch):
+def test_a_window_that_is_full_starts_anew_and_still_arrives():
     z, y = _problem()
-    monkeypatch.setattr(krylov, "WINDOW", 7)
-    state = least_residuals(_guided(z, 128), torch.from_numpy(y), RIDGE, tolerance=1e-8)
+    state = _iterated(_guided(z, 128), y, Stopping(1e-8), window=7)
     assert state.number > 7
     assert np.abs(z @ state.weights.numpy() - z @ _direct(z, y)).max() < 1e-5
 
@@ -143,7 +143,7 @@ def test_the_residual_that_is_told_never_grows_and_is_that_of_the_equations():
     guided, directions = _guided(z, 64), []
     whole = guided.step
     guided.step = lambda v: directions.append((found := whole(v))[0]) or found
-    state = least_residuals(guided, torch.from_numpy(y), RIDGE, tolerance=1e-9, most_iterations=20)
+    state = _iterated(guided, y, Stopping(1e-9, 20))
     told = [step.residual for step in state.history]
     assert all(later <= earlier * (1 + 1e-9) for earlier, later in itertools.pairwise(told))
     # β is made of the same directions as the weights, and its residual can be formed here
@@ -155,7 +155,7 @@ def test_the_residual_that_is_told_never_grows_and_is_that_of_the_equations():
 def test_numbers_that_are_not_finite_are_told():
     z, y = _problem()
     with pytest.raises(SolveError, match="broke down"):
-        least_residuals(Plainly(z, lambda v: v * float("inf")), torch.from_numpy(y), RIDGE)
+        _iterated(Plainly(z, lambda v: v * float("inf")), y)
 
 
 @pytest.mark.parametrize("few", [64, 300, 512])

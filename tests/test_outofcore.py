@@ -18,7 +18,7 @@ import qml_lightning.machine.memory
 from full_disk import files_up_to
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError, ResourceError, SolveError
-from qml_lightning.linear.disk.solve import OutOfCore, Plan, plan
+from qml_lightning.linear.disk.solve import Layout, OutOfCore, layout
 from qml_lightning.linear.disk.tiles import TileFile
 from qml_lightning.linear.normal_equations import append
 from qml_lightning.machine.memory import bytes_from, resident_memory
@@ -49,7 +49,7 @@ def _least_squares(z, y, ridge):
 def test_weights_are_those_of_least_squares_for_any_size(shape, width, tmp_path):
     random = np.random.default_rng(0)
     z, y = random.normal(size=shape), random.normal(size=shape[0])
-    found, _ = _solution(z, y, 1e-2, Plan(*shape, 8, width, tmp_path))
+    found, _ = _solution(z, y, 1e-2, Layout(*shape, 8, width, tmp_path))
     expected = _least_squares(z, y, 1e-2)
     assert np.abs(found - expected).max() < 1e-10 * np.abs(expected).max()
 
@@ -71,29 +71,29 @@ def test_a_tile_comes_back_as_it_was_written_while_others_stream(tmp_path):
 def test_more_memory_moves_fewer_bytes(tmp_path):
     random = np.random.default_rng(0)
     z, y = random.normal(size=(120, 48)), random.normal(size=120)
-    moved = [sum(_solution(z, y, 1.0, Plan(120, 48, 8, width, tmp_path))[1]) for width in (8, 24, 48)]
+    moved = [sum(_solution(z, y, 1.0, Layout(120, 48, 8, width, tmp_path))[1]) for width in (8, 24, 48)]
     assert moved[0] > moved[1] > moved[2]
 
 
-def test_a_plan_keeps_within_its_memory_and_is_refused_where_none_does(tmp_path):
+def test_a_layout_keeps_within_its_memory_and_is_refused_where_none_does(tmp_path):
     for memory in (100 * MIB, 500 * MIB, 3000 * MIB):
-        chosen = plan(100_000, 32768, memory, tmp_path)
+        chosen = layout(100_000, 32768, memory, tmp_path)
         panel = 8 * chosen.width * (32768 + chosen.tile)
         assert chosen.width % chosen.tile == 0
         assert panel + 8 * outofcore.TILES_AT_ONCE * chosen.tile**2 < memory
         assert panel > memory / 8  # and makes use of it
     with pytest.raises(ResourceError, match=r"needs 0\.08 GiB and 0\.03 GiB are free"):
-        plan(100_000, 32768, 30 * MIB, tmp_path)
+        layout(100_000, 32768, 30 * MIB, tmp_path)
 
 
 def test_a_matrix_that_is_not_positive_definite_asks_for_a_larger_ridge(tmp_path):
     z = np.random.default_rng(0).normal(size=(50, 10))
     z = np.concatenate([z, z], 1)  # every column twice: singular
     with pytest.raises(SolveError, match=r"size 20 plus ridge 0 is not positive definite to rounding\. Use a larger"):
-        _solution(z, np.ones(50), 0.0, Plan(50, 20, 8, 16, tmp_path))
+        _solution(z, np.ones(50), 0.0, Layout(50, 20, 8, 16, tmp_path))
     z[3, 2] = np.nan
     with pytest.raises(SolveError, match="not finite"):
-        _solution(z, np.ones(50), 1.0, Plan(50, 20, 8, 16, tmp_path))
+        _solution(z, np.ones(50), 1.0, Layout(50, 20, 8, 16, tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -153,13 +153,13 @@ import json, re, sys
 from pathlib import Path
 import torch
 from qml_lightning.linear.normal_equations import append
-from qml_lightning.linear.disk.solve import OutOfCore, plan
+from qml_lightning.linear.disk.solve import OutOfCore, layout
 from qml_lightning.machine.memory import resident_memory
 memory, folder, columns = int(sys.argv[1]), Path(sys.argv[2]), 2900
 before = resident_memory()
 draw = torch.Generator().manual_seed(0)
 for rows in (2500, 3000):
-    with OutOfCore(plan(rows, columns, memory, folder)) as equations:
+    with OutOfCore(layout(rows, columns, memory, folder)) as equations:
         for _ in range(rows // 50):
             z = torch.randn(50, columns, generator=draw, dtype=torch.float64)
             append(equations, z, z.sum(1))

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import exact
+    from .api import fit, load
+    from .atoms.dataset import Dataset
     from .atoms.structures import Labels, Structures, structures_from_ase
-    from .datasets import Dataset
     from .datasets import load as load_dataset
     from .model import recipe as recipes
-    from .model.file import load_model as load
     from .model.metrics import Metrics, evaluate
-    from .model.potential import Potential, Prediction
+    from .model.potential import Potential
+    from .model.predictor import Prediction
     from .model.recipe import Recipe
     from .study.learning_curve import learning_curve
-    from .training.fit import fit
 
     __version__: str
 
@@ -26,13 +26,13 @@ _HOMES = {
     "Labels": ("atoms.structures", "Labels"),
     "Metrics": ("model.metrics", "Metrics"),
     "Potential": ("model.potential", "Potential"),
-    "Prediction": ("model.potential", "Prediction"),
+    "Prediction": ("model.predictor", "Prediction"),
     "Recipe": ("model.recipe", "Recipe"),
     "Structures": ("atoms.structures", "Structures"),
     "evaluate": ("model.metrics", "evaluate"),
-    "fit": ("training.fit", "fit"),
+    "fit": ("api", "fit"),
     "learning_curve": ("study.learning_curve", "learning_curve"),
-    "load": ("model.file", "load_model"),
+    "load": ("api", "load"),
     "load_dataset": ("datasets", "load"),
     "structures_from_ase": ("atoms.structures", "structures_from_ase"),
 }

@@ -70,14 +70,15 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
         super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]
         assert self.atoms is not None  # ASE keeps a copy of the atoms
         structures = structures_from_ase(self.atoms)
-        has_volume = bool(structures.periodic.any()) and bool(structures.volumes.isfinite())
-        if "stress" in properties and not has_volume:
+        if "stress" in properties and not structures.has_volume:
             raise PropertyNotImplementedError(
                 "Stress is an energy per volume, but these atoms have no volume: they are not periodic, or their cell "
                 "is flat. Set atoms.cell and atoms.pbc."
             )
         derivatives = "forces" in properties or "stress" in properties
-        prediction = self.predictor.predict(structures, forces=derivatives, stress=derivatives and has_volume)
+        prediction = self.predictor.predict(
+            structures, forces=derivatives, stress=derivatives and structures.has_volume
+        )
         energy = prediction.energies.item()
         # there is no electronic entropy: the free energy is the energy
         results: dict[str, Any] = {

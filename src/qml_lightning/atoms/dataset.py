@@ -1,4 +1,4 @@
-"""A data set: structures, their labels, and where they came from."""
+"""Data sets: structures with their labels and their origin."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .structures import Labels, Structures, offsets_from_counts
+from .structures import Index, Labels, Structures, label_shapes, offsets_from_counts
 from .units import INTERNAL, Units
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set came from: what a model file keeps about its training data."""
+    """Origin of a data set, kept in model files."""
 
     name: str  # catalogue name, or the file name
     path: str
@@ -26,7 +26,7 @@ class Source:
     split: str = ""  # stored split, or slice such as @0:100
     citation: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)  # label → the key of the file it was read from
-    notes: tuple[str, ...] = ()  # what a reader decided that a person should know
+    notes: tuple[str, ...] = ()  # decisions of the reader that a person should know
     draws: tuple[str, ...] = ()  # subsample(100, seed=1) …
     parts: tuple[Source, ...] = ()  # of a concatenation
 
@@ -43,7 +43,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Structures with their labels, in eV and Å, and where they came from."""
+    """Structures with their labels, in eV and Å, and their origin."""
 
     structures: Structures
     labels: Labels
@@ -52,8 +52,8 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.structures)
 
-    def select(self, index: Sequence[int] | np.ndarray | Tensor) -> Dataset:
-        """The structures at `index` with their labels, in that order; a mask of booleans selects where it is true."""
+    def select(self, index: Index) -> Dataset:
+        """Structures at `index` with their labels, in that order; a mask of booleans selects where it is true."""
         rows = np.asarray(index)
         if rows.dtype == bool and rows.shape == (len(self),):
             rows = rows.nonzero()[0]
@@ -74,26 +74,23 @@ class Dataset:
         first, second = sizes
         self._check_enough(first, second)
         order, text = self._permutation(seed), f"split(({first}, {second}), seed={seed})"
-        return (
-            self._drawn(order[:first], f"{text}[0]"),
-            self._drawn(order[len(self) - second :], f"{text}[1]"),
-        )
+        return self._drawn(order[:first], f"{text}[0]"), self._drawn(order[len(self) - second :], f"{text}[1]")
 
     def _permutation(self, seed: int) -> np.ndarray:
-        # RandomState: its stream is frozen, so a seed names the same structures with every numpy to come
+        # RandomState: its stream never changes, so a seed names the same structures with every future numpy
         return np.random.RandomState(seed).permutation(len(self))
 
     def _check_enough(self, *sizes: int) -> None:
+        wanted = " + ".join(map(str, sizes))
         if min(sizes) < 1:
-            raise InputError(f"Wanted {' + '.join(map(str, sizes))} structures. Draw at least one each time.")
+            raise InputError(f"Wanted {wanted} structures. Draw at least one each time.")
         if sum(sizes) > len(self):
-            wanted = " + ".join(map(str, sizes))
             raise InputError(f"Wanted {wanted} structures, {self.source.name} has {len(self)}. Ask for fewer.")
 
     def _drawn(self, index: np.ndarray, how: str) -> Dataset:
         source = replace(self.source, n_structures=len(index), draws=(*self.source.draws, how))
-        structures = self.structures.select(index)
-        return Dataset(structures, self.labels.select(index, self.structures.offsets), source)
+        labels = self.labels.select(torch.from_numpy(index), self.structures.offsets)
+        return Dataset(self.structures.select(index), labels, source)
 
 
 def concatenate(datasets: Sequence[Dataset]) -> Dataset:
@@ -102,17 +99,15 @@ def concatenate(datasets: Sequence[Dataset]) -> Dataset:
         raise InputError("There is no data set to concatenate. Give at least one.")
     if len(datasets) == 1:
         return datasets[0]
-    structures = [dataset.structures for dataset in datasets]
-    sources = tuple(dataset.source for dataset in datasets)
+    arrays = {
+        name: torch.cat([getattr(data.structures, name) for data in datasets])
+        for name in ("numbers", "positions", "cells", "periodic")
+    }
+    counts = torch.cat([data.structures.counts for data in datasets])
+    sources = tuple(data.source for data in datasets)
     return Dataset(
-        Structures(
-            torch.cat([s.numbers for s in structures]),
-            torch.cat([s.positions for s in structures]),
-            offsets_from_counts(torch.cat([s.counts for s in structures])),
-            torch.cat([s.cells for s in structures]),
-            torch.cat([s.periodic for s in structures]),
-        ),
-        Labels(*(_together(kind, datasets) for kind in ("energies", "forces", "stress"))),
+        Structures(offsets=offsets_from_counts(counts), **arrays),
+        Labels(*(_label_of_all(kind, datasets) for kind in ("energies", "forces", "stress"))),
         Source(
             name=" + ".join(source.name for source in sources),
             path="",
@@ -125,15 +120,10 @@ def concatenate(datasets: Sequence[Dataset]) -> Dataset:
     )
 
 
-def _together(kind: str, datasets: Sequence[Dataset]) -> Tensor | None:
-    if all(getattr(dataset.labels, kind) is None for dataset in datasets):
+def _label_of_all(kind: str, datasets: Sequence[Dataset]) -> Tensor | None:
+    known = [getattr(data.labels, kind) for data in datasets]
+    if all(values is None for values in known):
         return None
-    parts = []
-    for dataset in datasets:
-        values = getattr(dataset.labels, kind)
-        if values is None:
-            n = dataset.structures.n_atoms if kind == "forces" else len(dataset)
-            tail = {"energies": (), "forces": (3,), "stress": (3, 3)}[kind]
-            values = torch.full((n, *tail), torch.nan, dtype=torch.float64)
-        parts.append(values)
-    return torch.cat(parts)
+    shapes = [label_shapes(data.structures)[kind] for data in datasets]
+    unknown = [torch.full(shape, torch.nan, dtype=torch.float64) for shape in shapes]
+    return torch.cat([nan if values is None else values for values, nan in zip(known, unknown, strict=True)])

@@ -1,7 +1,8 @@
-"""Pairs of atoms within a cutoff."""
+"""Pairs of atoms within a cutoff, listed anew or kept with a skin."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,13 +11,15 @@ from torch import Tensor
 from vesin import NeighborList
 
 from ..errors import InputError
-from .structures import SHORTEST_DISTANCE, Structures, batches
+from .structures import Structures, batches, offsets_from_counts
 
-# Up to this many atoms all pairs of a molecule are cheaper than a cell list.
+# Two nuclei closer than this are one atom written twice, not chemistry.
+SHORTEST_DISTANCE = 0.1  # Å
+# Up to this many atoms, all pairs of a molecule are cheaper than a cell list.
 ALL_PAIRS_ATOMS = 100
-# Atoms whose distances are looked at together before any work.
+# Atoms whose distances are checked together before any work.
 CHECKED_AT_ONCE = 20_000
-CHECKED_WITHIN = 1.5  # Å: with the shortest distance itself a cell list would have millions of empty cells
+CHECKED_WITHIN = 1.5  # Å: with SHORTEST_DISTANCE itself a cell list would have millions of empty cells
 
 
 @dataclass(frozen=True)
@@ -33,29 +36,54 @@ class Pairs:
     segments: Tensor  # (atoms · elements + 1,): centre i, element e begins at segments[i · elements + e]
 
     def moved(self, structures: Structures) -> Pairs:
-        """The same pairs with the vectors of new positions and cells."""
-        vector = _vectors(structures, self.centre, self.neighbour, self.shift)
-        _check_distances(structures, self.centre, self.neighbour, vector.square().sum(1))
-        return replace(self, vector=vector)
+        """Pairs of the same atoms, with the vectors of new positions and cells."""
+        return replace(self, vector=_measured(structures, self.centre, self.neighbour, self.shift)[0])
 
     def within(self, cutoff: float) -> Pairs:
-        """Those of the pairs that are closer than `cutoff`."""
+        """Pairs that are closer than `cutoff`."""
         near = self.vector.square().sum(1) < cutoff**2
-        before = torch.cat([near.new_zeros(1, dtype=torch.int64), near.cumsum(0)])
-        return Pairs(
-            self.centre[near], self.neighbour[near], self.shift[near], self.vector[near], before[self.segments]
-        )
+        segments = offsets_from_counts(near.long())[self.segments]
+        return Pairs(self.centre[near], self.neighbour[near], self.shift[near], self.vector[near], segments)
+
+
+@dataclass(frozen=True)
+class SkinnedPairs:
+    """All pairs closer than cutoff + skin at the positions where they were listed.
+
+    They hold every pair closer than the cutoff until an atom has moved by more than skin / 2.
+    """
+
+    listed: Pairs
+    at: Structures  # as they were when listed
+    cutoff: float  # Å
+    skin: float  # Å
+
+    def serve(self, structures: Structures) -> bool:
+        """Whether every pair within the cutoff is still among these."""
+        unchanged = ("offsets", "numbers", "periodic", "cells")
+        if not all(torch.equal(getattr(structures, name), getattr(self.at, name)) for name in unchanged):
+            return False
+        return bool((structures.positions - self.at.positions).square().sum(1).max() <= (0.5 * self.skin) ** 2)
+
+    def now(self, structures: Structures) -> Pairs:
+        """Pairs within the cutoff at the positions of `structures`, which these must serve."""
+        return self.listed.moved(structures).within(self.cutoff)
+
+
+def skinned_pairs(structures: Structures, cutoff: float, skin: float, elements: tuple[int, ...]) -> SkinnedPairs:
+    """Pairs within cutoff + skin, in Å."""
+    return SkinnedPairs(pairs_within(structures, cutoff + skin, elements), structures, cutoff, skin)
 
 
 def element_indices(numbers: Tensor, elements: tuple[int, ...]) -> Tensor:
-    """Where each atomic number stands in `elements`; an element that is not there is an InputError."""
+    """Place of each atomic number in `elements`; an InputError if one is not there."""
     table = torch.full((119,), -1, dtype=torch.int64)
     table[list(elements)] = torch.arange(len(elements))
     index = table[numbers]
     if (index < 0).any():
-        strangers = sorted(set(numbers[index < 0].tolist()))
+        unknown = sorted(set(numbers[index < 0].tolist()))
         raise InputError(
-            f"Elements {_symbols(strangers)} are not among those of the model, {_symbols(elements)}. "
+            f"Elements {_symbols(unknown)} are not among those of the model, {_symbols(elements)}. "
             "Train on structures that contain them."
         )
     return index
@@ -67,24 +95,19 @@ def pairs_within(structures: Structures, cutoff: float, elements: tuple[int, ...
         raise InputError(f"A cutoff is a positive length in Å, got {cutoff}.")
     element = element_indices(structures.numbers, elements)
     centre, neighbour, shift = _candidates(structures, cutoff)
-    vector = _vectors(structures, centre, neighbour, shift)
-    squared = vector.square().sum(1)
-    _check_distances(structures, centre, neighbour, squared)
+    vector, squared = _measured(structures, centre, neighbour, shift)
     key = centre * len(elements) + element[neighbour]
     near = (squared < cutoff**2).nonzero()[:, 0]
     order = near[key[near].sort(stable=True).indices]
-    counts = torch.bincount(key[order], minlength=structures.n_atoms * len(elements))
-    segments = torch.cat([counts.new_zeros(1), counts.cumsum(0)])
+    segments = offsets_from_counts(torch.bincount(key[order], minlength=structures.n_atoms * len(elements)))
     return Pairs(centre[order], neighbour[order], shift[order], vector[order], segments)
 
 
 def check_distances(structures: Structures) -> None:
-    """Nothing, or an InputError that names the first two atoms on one spot; structures are counted from the first."""
+    """Raise an InputError that names the first two atoms on one spot."""
     for index in batches(structures.counts, CHECKED_AT_ONCE):
         part = structures.select(index)
-        centre, neighbour, shift = _candidates(part, CHECKED_WITHIN)
-        squared = _vectors(part, centre, neighbour, shift).square().sum(1)
-        _check_distances(part, centre, neighbour, squared, first=int(index[0]))
+        _measured(part, *_candidates(part, CHECKED_WITHIN), first=int(index[0]))
 
 
 def _candidates(structures: Structures, cutoff: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -94,14 +117,6 @@ def _candidates(structures: Structures, cutoff: float) -> tuple[Tensor, Tensor, 
     parts += [_listed(structures, s, cutoff) for s in (~small).nonzero()[:, 0].tolist()]
     centre, neighbour, shift = (torch.cat(values) for values in zip(*parts, strict=True))
     return centre, neighbour, shift
-
-
-def _vectors(structures: Structures, centre: Tensor, neighbour: Tensor, shift: Tensor) -> Tensor:
-    vector = structures.positions[neighbour] - structures.positions[centre]
-    if structures.periodic.any():
-        cells = structures.cells[structures.structure_of_atom[centre]]
-        vector = vector + torch.einsum("pi,pij->pj", shift.to(cells.dtype), cells)
-    return vector
 
 
 def _all_pairs(structures: Structures, which: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -120,19 +135,28 @@ def _all_pairs(structures: Structures, which: Tensor) -> tuple[Tensor, Tensor, T
 def _listed(structures: Structures, s: int, cutoff: float) -> tuple[Tensor, Tensor, Tensor]:
     """Pairs of one large or periodic structure from vesin's cell list."""
     start, stop = structures.offsets[s].item(), structures.offsets[s + 1].item()
-    i, j, shift = NeighborList(cutoff=cutoff, full_list=True).compute(
+    found = NeighborList(cutoff=cutoff, full_list=True).compute(
         points=structures.positions[start:stop].numpy(),
         box=structures.cells[s].numpy(),
         periodic=structures.periodic[s].numpy(),
         quantities="ijS",
     )
-    as_int64 = [torch.from_numpy(np.ascontiguousarray(a).astype(np.int64)) for a in (i, j, shift)]
-    return as_int64[0] + start, as_int64[1] + start, as_int64[2]
+    i, j, shift = (torch.from_numpy(np.ascontiguousarray(values).astype(np.int64)) for values in found)
+    return i + start, j + start, shift
 
 
-def _check_distances(
-    structures: Structures, centre: Tensor, neighbour: Tensor, squared: Tensor, first: int = 0
-) -> None:
+def _measured(
+    structures: Structures, centre: Tensor, neighbour: Tensor, shift: Tensor, first: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Vectors and squared lengths of pairs; an InputError if two atoms stand on one spot.
+
+    `first` is the number that the error gives to the first structure.
+    """
+    vector = structures.positions[neighbour] - structures.positions[centre]
+    if structures.periodic.any():
+        cells = structures.cells[structures.structure_of_atom[centre]]
+        vector = vector + torch.einsum("pi,pij->pj", shift.to(cells.dtype), cells)
+    squared = vector.square().sum(1)
     close = squared < SHORTEST_DISTANCE**2
     if close.any():
         p = int(close.nonzero()[0, 0])
@@ -143,9 +167,10 @@ def _check_distances(
             f"Structure {first + s}: atoms {i} and {j} are {apart}. "
             "Two atoms cannot stand on one spot: remove one, or check the cell and the unit of length."
         )
+    return vector, squared
 
 
-def _symbols(numbers: tuple[int, ...] | list[int]) -> str:
+def _symbols(numbers: Sequence[int]) -> str:
     from ase.data import chemical_symbols
 
     return ", ".join(chemical_symbols[z] for z in numbers)

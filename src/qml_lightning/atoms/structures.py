@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,7 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from ase import Atoms
 
-# Two nuclei closer than this are one atom written twice, not chemistry.
-SHORTEST_DISTANCE = 0.1  # Å
+Index = Sequence[int] | np.ndarray | Tensor  # numbers of structures
 
 
 @dataclass(frozen=True)
@@ -47,22 +46,28 @@ class Structures:
 
     @cached_property
     def structure_of_atom(self) -> Tensor:
-        """(atoms,)"""
+        """Number of the structure of each atom, (atoms,)."""
         return torch.repeat_interleave(torch.arange(len(self)), self.counts)
 
     @cached_property
     def volumes(self) -> Tensor:
-        """Å³ of the cell of periodic structures (also slabs and wires), NaN of molecules: no stress, (structures,)."""
+        """Volume of the cell of each structure in Å³, (structures,); NaN where no direction is periodic."""
         volume = torch.linalg.det(self.cells).abs()
         return torch.where(self.periodic.any(1) & (volume > 0), volume, torch.nan)
+
+    @property
+    def has_volume(self) -> bool:
+        """Whether any structure has a volume, and so a stress."""
+        # molecules first: they need no determinants, which dynamics would pay for at every step
+        return bool(self.periodic.any()) and bool(self.volumes.isfinite().any())
 
     @property
     def elements(self) -> tuple[int, ...]:
         """Atomic numbers that occur, ascending."""
         return tuple(self.numbers.unique().tolist())
 
-    def select(self, index: Sequence[int] | np.ndarray | Tensor) -> Structures:
-        """The structures at `index`, in that order."""
+    def select(self, index: Index) -> Structures:
+        """Structures at `index`, in that order."""
         index = torch.as_tensor(np.asarray(index), dtype=torch.int64)
         atoms = atoms_of(self.offsets, index)
         return Structures(
@@ -72,9 +77,6 @@ class Structures:
             self.cells[index],
             self.periodic[index],
         )
-
-    def __getitem__(self, index: slice) -> Structures:
-        return self.select(torch.arange(len(self))[index])
 
 
 @dataclass(frozen=True)
@@ -88,23 +90,25 @@ class Labels:
     forces: Tensor | None = None  # (atoms, 3)
     stress: Tensor | None = None  # (structures, 3, 3)
 
-    def select(self, index: Sequence[int] | np.ndarray | Tensor, offsets: Tensor) -> Labels:
-        """The labels of the structures at `index`; `offsets` are those of the whole batch."""
-        index = torch.as_tensor(np.asarray(index), dtype=torch.int64)
-        return Labels(
-            None if self.energies is None else self.energies[index],
-            None if self.forces is None else self.forces[atoms_of(offsets, index)],
-            None if self.stress is None else self.stress[index],
-        )
+    def select(self, index: Tensor, offsets: Tensor) -> Labels:
+        """Labels of the structures at `index`; `offsets` are those of the whole batch."""
+        places = {"energies": index, "forces": atoms_of(offsets, index), "stress": index}
+        return Labels(**{kind: getattr(self, kind)[places[kind]] for kind in self.kinds})
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Which labels there are: some of energies, forces, stress."""
-        return tuple(kind for kind in ("energies", "forces", "stress") if getattr(self, kind) is not None)
+        """Labels that there are: some of energies, forces, stress."""
+        return tuple(field.name for field in fields(self) if getattr(self, field.name) is not None)
+
+
+def label_shapes(structures: Structures) -> dict[str, tuple[int, ...]]:
+    """Shape of each kind of label of these structures."""
+    n = len(structures)
+    return {"energies": (n,), "forces": (structures.n_atoms, 3), "stress": (n, 3, 3)}
 
 
 def offsets_from_counts(counts: Tensor) -> Tensor:
-    """Where each run of a ragged array begins, and where the last one ends."""
+    """Start of each run of a ragged array, and the end of the last one."""
     return torch.cat([counts.new_zeros(1), counts.cumsum(0)])
 
 
@@ -117,7 +121,7 @@ def atoms_of(offsets: Tensor, index: Tensor) -> Tensor:
 
 
 def batches(cost: Tensor, most: float, first: int = 0) -> Iterator[Tensor]:
-    """Runs of neighbouring indices from `first` on whose cost together is at most `most` (but at least one each)."""
+    """Runs of consecutive indices, from `first` on, each with a total cost of at most `most` or one index long."""
     ends = cost.double().cumsum(0)
     while first < len(cost):
         spent = float(ends[first - 1]) if first else 0.0
@@ -138,14 +142,10 @@ def structures_from_arrays(
         if np.shape(r) != (n, 3):
             raise InputError(f"Structure {s}: wanted positions of shape ({n}, 3), got {np.shape(r)}.")
     n = len(counts)
-    flat = {
-        "numbers": np.concatenate([np.asarray(z, np.int64) for z in numbers]) if n else np.zeros(0, np.int64),
-        "positions": np.concatenate([np.asarray(r, np.float64) for r in positions]) if n else np.zeros((0, 3)),
-    }
     return checked(
         Structures(
-            torch.from_numpy(flat["numbers"]),
-            torch.from_numpy(flat["positions"]),
+            torch.from_numpy(np.concatenate([np.zeros(0, np.int64), *numbers]).astype(np.int64)),
+            torch.from_numpy(np.concatenate([np.zeros((0, 3)), *positions])),
             offsets_from_counts(torch.tensor(counts, dtype=torch.int64)),
             torch.zeros(n, 3, 3, dtype=torch.float64) if cells is None else torch.tensor(np.array(cells, np.float64)),
             torch.zeros(n, 3, dtype=torch.bool) if periodic is None else torch.tensor(np.array(periodic, bool)),
@@ -167,63 +167,48 @@ def structures_from_ase(frames: Atoms | Sequence[Atoms]) -> Structures:
 def checked(
     structures: Structures, labels: Labels | None = None, *, name: Callable[[int], str] = "Structure {}".format
 ) -> Structures:
-    """`structures` again, or an InputError that names the first structure that cannot be used, and why.
+    """`structures` itself; an InputError that names the first structure that cannot be used, and why.
 
-    `name` is how the error calls the structure of a given number: a reader says file and frame.
+    `name` gives the words for the structure of a number: a reader says file and frame.
     """
     _check_structures(structures, name)
-    if labels is not None:
-        _check_labels(structures, labels, name)
+    for kind in () if labels is None else labels.kinds:
+        values, wanted = getattr(labels, kind), label_shapes(structures)[kind]
+        if tuple(values.shape) != wanted:
+            raise InputError(f"Wanted {kind} of shape {wanted}, got {tuple(values.shape)}.")
+        infinite = values.reshape(len(values), -1).isinf().any(1)
+        if (s := _first(infinite, structures.offsets if kind == "forces" else None)) is not None:
+            raise InputError(f"{name(s)} has an infinite value among its {kind}. Remove it.")
     return structures
-
-
-def _first(bad: Tensor, structures: Structures, per_atom: bool) -> int:
-    at = int(bad.nonzero()[0, 0])
-    return int(structures.structure_of_atom[at]) if per_atom else at
 
 
 def _check_structures(structures: Structures, name: Callable[[int], str]) -> None:
     if len(structures) == 0:
         raise InputError("There is no structure here. Give at least one.")
-    empty = structures.counts == 0
-    if empty.any():
-        raise InputError(f"{name(_first(empty, structures, False))} has no atoms. Remove it.")
-    bad = ~structures.positions.isfinite().all(1)
-    if bad.any():
-        raise InputError(f"{name(_first(bad, structures, True))} has a coordinate that is NaN or infinite.")
-    bad = (structures.numbers < 1) | (structures.numbers > 118)
-    if bad.any():
-        s = _first(bad, structures, True)
-        raise InputError(f"{name(s)}: {int(structures.numbers[bad][0])} is no atomic number (1 to 118).")
-    bad = ~structures.cells.isfinite().all(2).all(1)
-    if bad.any():
-        raise InputError(f"{name(_first(bad, structures, False))} has a cell that is NaN or infinite.")
+    numbers, cells, periodic = structures.numbers, structures.cells, structures.periodic
+    if (s := _first(structures.counts == 0)) is not None:
+        raise InputError(f"{name(s)} has no atoms. Remove it.")
+    if (s := _first(~structures.positions.isfinite().all(1), structures.offsets)) is not None:
+        raise InputError(f"{name(s)} has a coordinate that is NaN or infinite.")
+    wrong = (numbers < 1) | (numbers > 118)
+    if (s := _first(wrong, structures.offsets)) is not None:
+        raise InputError(f"{name(s)}: {int(numbers[wrong][0])} is no atomic number (1 to 118).")
+    if (s := _first(~cells.isfinite().all(2).all(1))) is not None:
+        raise InputError(f"{name(s)} has a cell that is NaN or infinite.")
+    if not periodic.any():
+        return
     # the lattice vectors of the periodic directions must be independent
-    periodic = structures.periodic.any(1)
-    if periodic.any():
-        lattice = torch.where(structures.periodic[..., None], structures.cells, 0.0)
-        rank = torch.linalg.matrix_rank(lattice[periodic], rtol=1e-8)
-        flat = torch.zeros_like(periodic)
-        flat[periodic] = rank < structures.periodic[periodic].sum(1)
-        if flat.any():
-            s = _first(flat, structures, False)
-            raise InputError(
-                f"{name(s)} is periodic along {structures.periodic[s].tolist()} but its cell "
-                f"{structures.cells[s].tolist()} does not span these directions. Give a cell, or turn periodicity off."
-            )
+    lattice = torch.where(periodic[..., None], cells, 0.0)
+    if (s := _first(torch.linalg.matrix_rank(lattice, rtol=1e-8) < periodic.sum(1))) is not None:
+        raise InputError(
+            f"{name(s)} is periodic along {periodic[s].tolist()} but its cell {cells[s].tolist()} does not span these "
+            "directions. Give a cell, or turn periodicity off."
+        )
 
 
-def _check_labels(structures: Structures, labels: Labels, name: Callable[[int], str]) -> None:
-    wanted = {
-        "energies": (len(structures),),
-        "forces": (structures.n_atoms, 3),
-        "stress": (len(structures), 3, 3),
-    }
-    for kind in labels.kinds:
-        values = getattr(labels, kind)
-        if tuple(values.shape) != wanted[kind]:
-            raise InputError(f"Wanted {kind} of shape {wanted[kind]}, got {tuple(values.shape)}.")
-        bad = values.reshape(len(values), -1).isinf().any(1)
-        if bad.any():
-            s = _first(bad, structures, kind == "forces")
-            raise InputError(f"{name(s)} has an infinite value among its {kind}. Remove it.")
+def _first(bad: Tensor, offsets: Tensor | None = None) -> int | None:
+    """First structure marked in `bad`, None if there is none; with `offsets`, `bad` marks atoms."""
+    if not bad.any():
+        return None
+    at = bad.nonzero()[0, 0]
+    return int(at if offsets is None else torch.searchsorted(offsets, at, right=True) - 1)

@@ -1,4 +1,4 @@
-"""Units: eV and Å inside, anything else is converted at the door and never guessed."""
+"""Units of energy and length: eV and Å inside the package; others are converted by the readers, never guessed."""
 
 from __future__ import annotations
 
@@ -17,31 +17,18 @@ ENERGY_IN_EV = {
 }
 LENGTH_IN_ANGSTROM = {"Å": 1.0, "Bohr": 0.5291772105638411, "nm": 10.0}
 
-_ALIASES = {
-    "ev": "eV",
-    "mev": "meV",
-    "kcal/mol": "kcal/mol",
-    "kcal": "kcal/mol",
-    "kj/mol": "kJ/mol",
-    "kj": "kJ/mol",
-    "hartree": "Hartree",
-    "ha": "Hartree",
-    "rydberg": "Rydberg",
-    "ry": "Rydberg",
-    "å": "Å",
-    "angstrom": "Å",
-    "ang": "Å",
-    "a": "Å",
-    "bohr": "Bohr",
-    "nm": "nm",
-}
+# Short names that people write, beside the names above in any case.
+_SHORT = {
+    "kcal": "kcal/mol", "kj": "kJ/mol", "ha": "Hartree", "ry": "Rydberg", "angstrom": "Å", "ang": "Å", "a": "Å",
+}  # fmt: skip
+_ALIASES = {name.lower(): name for name in (*ENERGY_IN_EV, *LENGTH_IN_ANGSTROM)} | _SHORT
 
 
 @dataclass(frozen=True)
 class Units:
-    """What the numbers of a file are in; forces are energy per length, stress is energy per length³.
+    """Units of the numbers in a file; forces are energy per length, stress is energy per length³.
 
-    `force` is for files that mix: Hartree and Å, but forces in Hartree/Bohr.
+    `force` is for files that mix units: Hartree and Å, but forces in Hartree/Bohr.
     """
 
     energy: str
@@ -80,23 +67,18 @@ def _named(text: str, table: dict[str, float], kind: str) -> str:
 
 
 def energy_unit_named(text: str) -> str:
-    """`kcal/mol`, `Hartree`, `eV` … from what a person writes."""
+    """Name of the energy unit that a person wrote, such as `kcal/mol`, `Hartree`, `eV`."""
     return _named(text, ENERGY_IN_EV, "energy")
 
 
 def length_unit_named(text: str) -> str:
-    """`Å`, `Bohr`, `nm` from what a person writes."""
+    """Name of the length unit that a person wrote: `Å`, `Bohr`, `nm`."""
     return _named(text, LENGTH_IN_ANGSTROM, "length")
 
 
 def force_unit_named(text: str) -> str:
-    """`Hartree/Bohr` … from what a person writes: an energy, a slash, a length."""
+    """Name of the force unit that a person wrote as energy/length, such as `Hartree/Bohr`."""
     energy, slash, length = text.strip().rpartition("/")
     if not slash:
         raise InputError(f"Unknown force unit {text!r}. Write energy/length, such as Hartree/Bohr or kcal/mol/Å.")
     return f"{energy_unit_named(energy)}/{length_unit_named(length)}"
-
-
-def units_named(energy: str, length: str = "Å", force: str = "") -> Units:
-    """Units from what a person writes: `kcal/mol`, `Hartree`, `ev`; `Å`, `angstrom`, `bohr`; `Hartree/Bohr`."""
-    return Units(energy_unit_named(energy), length_unit_named(length), force_unit_named(force) if force else "")

@@ -114,13 +114,13 @@ def _installation(as_json: bool) -> None:
     ]
     recipes = [
         (name, f"{r.features.n_features:,} {r.features.method.upper()}", f"{r.features.sigma:g}", f"{r.ridge:g}",
-         str(r.rank), f"{r.representation.angular} of {r.representation.n_angular}", f"{r.representation.cutoff:g} Å")
+         str(r.rank), r.representation.describe())
         for name, r in NAMED.items()
     ]  # fmt: skip
     show(
         facts("QML-Lightning", about),
         table("Back-ends, the best first", ("name", "device", "precision", "available", "why not"), backends),
-        table("Recipes", ("name", "features", "σ", "ridge", "rank", "angular", "cutoff"), recipes, right=(1, 2, 3, 4)),
+        table("Recipes", ("name", "features", "σ", "ridge", "rank", "representation"), recipes, right=(1, 2, 3, 4)),
         "Public data sets by name: qml-lightning datasets",
     )
 

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
     from ..datasets import Dataset
     from ..exact import ExactPotential
-    from ..model.potential import Potential, Predictor
+    from ..model.potential import Potential
+    from ..model.predictor import Predictor
     from ..model.recipe import Precision
 
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
@@ -112,14 +113,18 @@ class KeepOptions:
         """The model whose basis is to be used, if one is named."""
         return None if self.basis is None else load_features(self.basis)
 
-    def checkpoint_for(self, model: Path, way: str | None) -> Path | None:
-        """Where checkpoints go; None where there are none. An InputError if one must not be overwritten."""
-        from ..training.keeper import checked_path
-        from ..training.plan import ITERATION
-
-        if way not in (None, ITERATION):
-            return None
-        return checked_path(self.checkpoint or model.with_name(model.name + ".checkpoint"), resume=self.resume)
+    def options(self, model: Path, overwrite: bool, *, exact: bool) -> dict[str, Any]:
+        """Options of `fit`. Checkpoints go beside the model by default; explicit kernels have none."""
+        checkpoint = self.checkpoint
+        if checkpoint is None and (self.resume or not exact):
+            checkpoint = model.with_name(model.name + ".checkpoint")
+        return {
+            "equations": self.equations,
+            "checkpoint": checkpoint,
+            "checkpoint_seconds": self.checkpoint_seconds,
+            "resume": self.resume,
+            "overwrite": overwrite,
+        }
 
 
 @dataclass(frozen=True)
@@ -176,10 +181,9 @@ class MemoryOptions:
                metavar="FOLDER", rich_help_panel=MACHINE),
     ] = None  # fmt: skip
 
-    @property
-    def limit(self) -> int | None:
-        """In bytes."""
-        return None if self.memory is None else bytes_from(self.memory)
+    def options(self) -> dict[str, Any]:
+        """Options of `fit`."""
+        return {"memory_limit": None if self.memory is None else bytes_from(self.memory), "scratch": self.scratch}
 
 
 def checked_precision(text: str | None) -> Precision | None:
@@ -191,9 +195,9 @@ def checked_precision(text: str | None) -> Precision | None:
 
 def load_potential(model: Path) -> Potential | ExactPotential:
     """The potential of a model file."""
-    from ..model.file import load_model
+    from ..api import load
 
-    return load_model(model)
+    return load(model)
 
 
 def load_features(model: Path) -> Potential:

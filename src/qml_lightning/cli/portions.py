@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ..atoms.structures import Structures
     from ..datasets import Dataset
     from ..model.metrics import Metrics
-    from ..model.potential import Prediction, Predictor
+    from ..model.predictor import Prediction, Predictor
     from ..study.label_check import LabelReport
 
 # Atoms in one portion: about a second of work.
@@ -25,11 +25,9 @@ PORTION = 2000
 
 def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
     """Prediction for all structures, with a progress bar."""
-    import torch
-
     from ..atoms.neighbours import check_distances, element_indices
     from ..atoms.structures import batches
-    from ..model.potential import Prediction
+    from ..model.predictor import Prediction
 
     # fail before the work, not midway; and name a structure by its number in the whole set, not in a portion
     element_indices(structures.numbers, predictor.basis.elements)
@@ -40,12 +38,7 @@ def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, s
         for index in batches(structures.counts, PORTION):
             parts.append(predictor.predict(structures.select(index), forces=forces, stress=stress))
             tell("predicting", int(index[-1]) + 1, len(structures))
-    return Prediction(
-        torch.cat([part.energies for part in parts]),
-        torch.cat([part.atom_energies for part in parts]),
-        torch.cat([part.forces for part in parts if part.forces is not None]) if forces else None,
-        torch.cat([part.stress for part in parts if part.stress is not None]) if stress else None,
-    )
+    return Prediction.joined(parts)
 
 
 def evaluate_all(predictor: Predictor, data: Dataset) -> tuple[Metrics, Prediction]:

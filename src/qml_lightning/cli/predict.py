@@ -40,8 +40,7 @@ def command(
     check_output(output, overwrite)
     predictor = machine.predictor(model)
     structures = reading.load(data, labels="ignored").structures
-    has_volume = structures.volumes.isfinite()
-    prediction = predict_all(predictor, structures, forces=True, stress=bool(has_volume.any()))
+    prediction = predict_all(predictor, structures, forces=True, stress=structures.has_volume)
 
     from ..datasets import write_extxyz
 
@@ -57,5 +56,5 @@ def command(
     if as_json:
         show_json({"output": str(output), "structures": len(structures), "atoms": structures.n_atoms})
         return
-    what = "energies, forces and stress" if has_volume.any() else "energies and forces"
+    what = "energies, forces and stress" if structures.has_volume else "energies and forces"
     show(f"{what.capitalize()} of {len(structures):,} structures ({structures.n_atoms:,} atoms) are in {output}.")

@@ -16,7 +16,7 @@ from .options import checked_precision
 if TYPE_CHECKING:
     from ..exact import ExactRecipe
     from ..model.recipe import Automatic, Recipe
-    from ..model.representations.fchl19 import FCHL19
+    from ..model.representations import Representation
 
 RECIPE, TARGETS = "Recipe", "Labels and weights"
 KINDS = ("energies", "forces", "stress")
@@ -147,7 +147,7 @@ class RecipeOptions:
             raise InputError(f"{purpose} needs random features: --method sorf, rff or orf, got {self.method}.")
         return recipe
 
-    def _make_exact(self, base: Recipe, representation: FCHL19, precision: str | None) -> ExactRecipe:
+    def _make_exact(self, base: Recipe, representation: Representation, precision: str | None) -> ExactRecipe:
         from ..exact import ExactRecipe
 
         without: dict[str, object] = {"--features": self.features, "--solver": self.solver}
@@ -170,11 +170,13 @@ class RecipeOptions:
         names = ("ridge", "rank", "seed", "energy_weight", "force_weight", "stress_weight")
         return _given({name: getattr(self, name) for name in names})
 
-    def _representation(self, representation: FCHL19) -> FCHL19:
+    def _representation(self, representation: Representation) -> Representation:
         from dataclasses import replace
 
-        from ..model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES
+        from ..model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES, FCHL19
 
+        if self.angular is not None and not isinstance(representation, FCHL19):
+            raise InputError(f"--angular belongs to FCHL19; the recipe has {representation.describe()}. Leave it out.")
         if self.angular is not None and self.angular != representation.angular:
             known = {"pair": ENERGIES_AND_FORCES, "series": COSINE_SERIES}
             if self.angular not in known:
@@ -185,6 +187,10 @@ class RecipeOptions:
                 representation, angular=like.angular, n_angular=like.n_angular, weight3=like.weight3
             )
         return representation if self.cutoff is None else replace(representation, cutoff=self.cutoff)
+
+    def learning(self) -> dict[str, Any]:
+        """Options of `fit`: labels to learn from, and reference energies."""
+        return {"targets": self.chosen_targets(), "reference_energies": self.given_energies()}
 
     def chosen_targets(self) -> tuple[str, ...] | None:
         """Kinds of labels to learn from; None for all."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from ..machine.memory import GIB
-from .screen import facts, table
+from .screen import facts, show, show_json, table
 
 if TYPE_CHECKING:
     from rich.console import Group
 
     from ..model.metrics import Metrics
+    from ..training.plan import Plan
 
 # Kind of label in the record of a choice → quantity of model/metrics.
 QUANTITIES = {"energies": "energy", "forces": "forces", "stress": "stress"}
@@ -43,8 +44,10 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
 
     `explained`: for each element, the part of the squared norm that the projection keeps.
     """
+    from ..model.representations import representation_from_dict
+
     recipe, provenance, data = header["recipe"], header["provenance"], header["provenance"].get("data", {})
-    fchl19, versions = recipe["representation"], provenance.get("versions", {})
+    versions = provenance.get("versions", {})
     rows = provenance.get("targets", {})
     weights = {kind: recipe[f"{kind}_weight"] for kind in ("energy", "force", "stress")}
     lost = ", ".join(f"{max(0.0, 1.0 - part):.1g} of {name}" for name, part in (explained or {}).items())
@@ -56,8 +59,7 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
             "structures": f"{provenance.get('structures', 0):,} with {provenance.get('atoms', 0):,} atoms",
             "equations": ", ".join(f"{n:,} {kind}" for kind, n in rows.items()),
             **_method(recipe, provenance.get("solution", {}).get("ridges", [])),
-            "representation": f"FCHL19, cutoff {fchl19['cutoff']:g} Å, {fchl19['n_radial2']} + {fchl19['n_radial3']} "
-            f"radial functions, angular {fchl19['angular']} of {fchl19['n_angular']}",
+            "representation": representation_from_dict(recipe["representation"]).describe(),
             "projection": "none"
             if recipe["rank"] is None
             else f"{recipe['rank']} axes" + (f"; unexplained variance {lost}" if lost else ""),
@@ -170,3 +172,35 @@ def _seconds(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min" if seconds >= 3600 else f"{seconds / 60:.1f} min"
+
+
+def show_plan(plan: Plan | None, as_json: bool) -> None:
+    """Tell the solver of a fit with its cost and the reason, beside the other solvers."""
+    if as_json:
+        show_json({"plan": None if plan is None else plan.as_dict()})
+    elif plan is None:
+        show("Explicit kernels have one solver: a kernel matrix in memory.")
+    else:
+        show(*plan_tables(plan.as_dict()))
+
+
+def plan_tables(plan: dict[str, Any]) -> list[Group]:
+    """A plan as tables: the decision, and the cost of each solver."""
+    told = {
+        "solver": f"{plan['solver']}: {plan['reason']}",
+        "weights": f"{plan['n_weights']:,}",
+        "rows": ", ".join(f"{n:,} of {kind}" for kind, n in plan["rows"].items()),
+        "remark": plan["remark"],
+    }
+    rows = [
+        (
+            f"{'▸ ' if name == plan['solver'] else ''}{name}",
+            f"{cost['operations']:.1e}",
+            f"{cost['memory'] / GIB:.2f}",
+            f"{cost['disk'] / GIB:.2f}" if cost["disk"] else "",
+            plan["excluded"].get(name, ""),
+        )
+        for name, cost in plan["costs"].items()
+    ]
+    heads = ("solver", "operations", "memory, GiB", "disk, GiB", "cannot be used")
+    return [facts("Plan", told), table("Cost of each solver", heads, rows, right=(1, 2, 3))]

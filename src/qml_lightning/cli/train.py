@@ -24,7 +24,7 @@ from .options import (
 from .portions import check_labels, evaluate_all, resumable
 from .recipe_options import RecipeOptions
 from .screen import note, progress, show, show_json, teaching, warnings_shown
-from .tables import choice_table, error_table, metrics_as_json, model_facts, symbol
+from .tables import choice_table, error_table, metrics_as_json, model_facts, show_plan, symbol
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
@@ -76,85 +76,57 @@ def command(
     valid: Annotated[str | None, Option(help="Structures to tell the errors on, like DATA.", metavar="DATA")] = None,
     report: Annotated[Path | None, Option(help="Also write a one-page summary, .png or .html.", metavar="FILE")] = None,
     label_check: LabelCheck = True,
+    plan: Annotated[bool, Option("--plan", help="Only tell solver and cost of the fit, and the reason.")] = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    from ..model.recipe import Automatic
-    from ..training.shared_gather import joined, own_rank, several_ranks
+    from .. import api
+    from ..atoms.neighbours import element_indices
+    from ..exact import ExactRecipe
+    from ..kernels import kernels_for
+    from ..machine.ranks import joined, own_rank
 
-    rank = own_rank()  # of several processes only the first writes and tells
-    # all that can fail early, fails now
+    rank = own_rank()  # of several processes only the first writes and speaks
     if rank == 0:
         check_output(model, overwrite)
     if report is not None and rank == 0:
         from ..report.summary import check_report
 
         check_report(report, overwrite=overwrite)
-    targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()
-    device = machine.prepare()
+    learning, limits, device = recipe.learning(), memory.options(), machine.prepare()
     basis = keep.basis_model()
-    the_recipe = recipe.automatic(machine.precision, None if basis is None else basis.recipe)
-    start = the_recipe.start if isinstance(the_recipe, Automatic) else the_recipe
+    wanted = recipe.automatic(machine.precision, None if basis is None else basis.recipe)
+    keeping = keep.options(model, overwrite, exact=isinstance(wanted, ExactRecipe))
+    with progress(shown=rank == 0) as tell, warnings_shown(), joined(device) as ranks:
+        on = device if ranks is None else ranks.device
+        how: dict[str, Any] = {"basis": basis, "device": on, "kernels": machine.kernels, "ranks": ranks}
+        # all that can fail without data, fails now
+        request = api.Request.of(wanted, **learning, **limits, **keeping, **how)
+        kernels_for(device, request.start.dtype, machine.kernels)
+        with resumable(request.keep.checkpoint):
+            tell("reading", 0, 1)
+            dataset = reading.load(data)
+            if train_size is not None:
+                dataset = dataset.subsample(train_size, request.start.seed)
+            problem = request.problem(dataset)
+            held_out = None if valid is None else reading.load(valid)
+            if held_out is not None:
+                element_indices(held_out.structures.numbers, problem.elements)
+            if plan:
+                show_plan(request.plan(problem), as_json)
+                return
+            tell("label check", 0, 1)
+            checked = check_labels(dataset, device) if label_check and rank == 0 else None
+            tell("axes", 0, 1)
+            potential = request.fit(problem, tell)
+            if rank == 0:
+                api.save(potential, model, overwrite=overwrite)
+        request.keep.remove_checkpoint()
+    if rank > 0:
+        return
 
-    from .. import fit
-    from ..atoms.neighbours import check_distances, element_indices
-    from ..kernels import kernels_for
-    from ..model.file import save_model
-    from ..training.plan import special_way
-
-    checkpoint = keep.checkpoint_for(
-        model,
-        special_way(
-            start,
-            memory.limit is not None,
-            several_ranks(),
-            equations=keep.equations is not None,
-            checkpoint=keep.checkpoint is not None or keep.resume,
-            basis=basis is not None,
-        ),
-    )
-    if keep.equations is not None and rank == 0:
-        check_output(keep.equations, overwrite)
-    kernels_for(device, start.dtype, machine.kernels)
-    with progress(shown=rank == 0) as tell, warnings_shown(), resumable(checkpoint):
-        tell("reading", 0, 1)
-        dataset = reading.load(data)
-        if train_size is not None:
-            dataset = dataset.subsample(train_size, start.seed)
-        check_distances(dataset.structures)
-        held_out = None if valid is None else reading.load(valid)
-        if held_out is not None:
-            element_indices(held_out.structures.numbers, dataset.structures.elements)
-        tell("label check", 0, 1)
-        checked = check_labels(dataset, device) if label_check and rank == 0 else None
-        tell("axes", 0, 1)
-        with joined(device) as ranks:
-            # a mapping: mypy does not try all unions of so many options for both kinds of recipe
-            options: dict[str, Any] = {
-                "targets": targets,
-                "reference_energies": reference_energies,
-                "basis": basis,
-                "equations": keep.equations,
-                "checkpoint": checkpoint,
-                "checkpoint_seconds": keep.checkpoint_seconds,
-                "resume": keep.resume,
-                "overwrite": overwrite,
-                "device": device if ranks is None else ranks.device,
-                "kernels": machine.kernels,
-                "memory_limit": memory.limit,
-                "scratch": memory.scratch,
-                "ranks": ranks,
-                "progress": tell,
-            }
-            potential = fit(dataset, the_recipe, **options)
-        if rank > 0:
-            return
-        save_model(potential, model, overwrite=overwrite)
-    if checkpoint is not None:
-        checkpoint.unlink(missing_ok=True)
-
-    shown = held_out or (dataset if len(dataset) <= SHOWN else dataset.subsample(SHOWN, start.seed))
+    shown = held_out or (dataset if len(dataset) <= SHOWN else dataset.subsample(SHOWN, request.start.seed))
     predictor = potential.on(device, None, machine.kernels)
     metrics, prediction = evaluate_all(predictor, shown)
     if report is not None:
@@ -178,7 +150,7 @@ class _Trained:
 
 
 def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
-    from ..model.file import header_of
+    from ..api import header_of
 
     header = header_of(done.potential)
     projection = done.potential.projection

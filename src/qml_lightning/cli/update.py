@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -26,6 +26,9 @@ from .options import (
 from .portions import check_labels
 from .screen import progress, show, show_json, teaching
 from .tables import model_facts
+
+if TYPE_CHECKING:
+    from ..model.potential import Potential
 
 HELP = teaching(
     """Add structures to an earlier fit, or take them out again, without the data it was made from.
@@ -66,11 +69,13 @@ def command(
     device = machine.prepare()
     started = time.perf_counter()
 
+    from ..api import header_of, save
     from ..kernels import kernels_for
-    from ..model.basis import basis_difference
-    from ..model.file import header_of, save_model
-    from ..training.equations import extended, solved
+    from ..linear.ridge import Ridge
+    from ..machine.compute import Compute
+    from ..training.equations import Equations, extended
     from ..training.equations_file import load_equations, save_equations
+    from ..training.solvers.direct import solved
 
     earlier = load_features(model)
     changes = {"ridge": ridge, "energy_weight": energy_weight}
@@ -78,30 +83,35 @@ def command(
     recipe.check()
     if machine.precision not in (None, recipe.precision):
         raise InputError(f"The equations were made in {recipe.precision}; leave out --precision.")
-    about: dict[str, Any] = {"kernels": kernels_for(device, recipe.dtype, machine.kernels).NAME, "device": str(device)}
+    kernels = kernels_for(device, recipe.dtype, machine.kernels).NAME
     dataset = None if data is None else reading.load(data)
     if dataset is not None and label_check and not remove:
         check_labels(dataset, device)
+
+    def solve_and_save(gathered: Equations) -> Potential:
+        # a ridge that is given is used as it is; one that was chosen may be refined
+        potential = solved(gathered, recipe, None if ridge is None else Ridge(ridge), use_up=True)
+        about = {"kernels": kernels, "device": str(device), "seconds": round(time.perf_counter() - started, 3)}
+        potential = replace(potential, provenance=replace(potential.provenance, **about))  # type: ignore[arg-type]
+        save(potential, target, overwrite=True)
+        return potential
+
     with progress() as tell:
         tell("reading", 0, 1)
         gathered = load_equations(equations, device=device)
-        if difference := basis_difference(earlier, gathered):
+        if difference := earlier.basis.difference(gathered.basis):
             raise InputError(f"{equations} does not hold the equations of {model}: {difference}.")
         if dataset is None:
-            potential = solved(gathered, recipe, use_up=True, **about, seconds=time.perf_counter() - started)
-            save_model(potential, target, overwrite=True)
+            potential = solve_and_save(gathered)
         else:
-            gathered = extended(
-                gathered, dataset, remove=remove, repeated=repeated, device=device, kernels=machine.kernels,
-                progress=tell,
-            )  # fmt: skip
+            on = Compute(device, machine.kernels)
+            gathered = extended(gathered, dataset, on, remove=remove, repeated=repeated, tell=tell)
             tell("solving", 0, 1)
             # written before the solve, which uses them up, and in place only after the model: if anything fails in
             # between, model and equations are as they were, or the command can be given once more
             with atomic(equations, overwrite=True) as temporary:
                 save_equations(gathered, temporary, overwrite=True)
-                potential = solved(gathered, recipe, use_up=True, **about, seconds=time.perf_counter() - started)
-                save_model(potential, target, overwrite=True)
+                potential = solve_and_save(gathered)
     header = header_of(potential)
     if as_json:
         show_json({"model": str(target), "equations": str(equations), **header})

@@ -1,7 +1,6 @@
 """OQML and GPR: the published full-kernel methods, with explicit Gaussian kernels between atomic environments."""
 
-from .fit import exact_potential
 from .potential import ExactPotential
 from .recipe import GPR, OQML, ExactRecipe
 
-__all__ = ["GPR", "OQML", "ExactPotential", "ExactRecipe", "exact_potential"]
+__all__ = ["GPR", "OQML", "ExactPotential", "ExactRecipe"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,32 +13,29 @@ from torch import Tensor
 from ..atoms.neighbours import element_indices
 from ..atoms.structures import Structures, batches
 from ..errors import SolveError
-from ..linear.direct import solve_positive
+from ..linear.cholesky import solve_positive
+from ..machine.compute import Compute
 from ..machine.memory import Memory
+from ..machine.progress import Progress, silent
 from ..model.basis import ATOMS_AT_ONCE, sample_environments
 from ..model.projection import Projection, directions, principal_axes
+from ..model.provenance import Provenance
 from ..model.recipe import Recipe
-from ..training.problem import Problem, Progress, counts_of
-from ..training.rows import environments
+from ..training.environments import environments
+from ..training.problem import Problem
 from .covariance import covariance, operator_rows
 from .groups import Alike, Plan, gather, plan
 from .potential import ExactPotential, exact_basis, whole_representation
 from .recipe import ExactRecipe
 
 
-def exact_potential(
-    problem: Problem,
-    recipe: ExactRecipe,
-    *,
-    device: torch.device | str,
-    kernels: str | None,
-    tell: Progress,
-) -> tuple[ExactPotential, dict[str, Any]]:
-    """The potential that OQML or GPR gives, and a report."""
+def fit(problem: Problem, recipe: ExactRecipe, compute: Compute, tell: Progress = silent) -> ExactPotential:
+    """The potential that OQML or GPR gives."""
+    started = time.perf_counter()
     structures, targets = problem.structures, problem.targets
     elements = structures.elements
     projection = _axes(structures, recipe)
-    basis = exact_basis(elements, recipe, projection, device, kernels)
+    basis = exact_basis(elements, recipe, projection, compute)
     plans = plan(structures, targets, recipe)
     _room(structures, plans, basis.projections.shape[2], recipe)
 
@@ -52,7 +50,7 @@ def exact_potential(
     groups = gather(basis, structures, centred, targets, plans, recipe)
     y = torch.cat([group.targets.flatten() for group in groups])
     tell("kernels", 0, len(structures))
-    report: dict[str, Any] = {"rows": counts_of(targets)}
+    report: dict[str, Any] = {"solver": recipe.method, "equations": len(y)}
     if recipe.method == "gpr":
         matrix = covariance(groups, lambda done, of: tell("kernels", done, of))
         tell("solving", 0, 1)
@@ -65,7 +63,17 @@ def exact_potential(
         weights, directions = torch.empty_like(found).index_copy_(0, order, found), None
         report["singular_values_kept"] = rank
     tell("solving", 1, 1)
-    model = ExactPotential(
+    provenance = Provenance.here(
+        data=problem.source,
+        targets=problem.rows,
+        solution=report,
+        structures=len(structures),
+        atoms=structures.n_atoms,
+        kernels=basis.kernels.NAME,
+        device=str(compute.device),
+        seconds=round(time.perf_counter() - started, 3),
+    )
+    return ExactPotential(
         elements,
         recipe,
         projection,
@@ -74,8 +82,8 @@ def exact_potential(
         weights[order].cpu(),
         None if directions is None else directions[order].cpu(),
         problem.baseline,
+        provenance,
     )
-    return model, {"solver": recipe.method, "equations": len(y), **report}
 
 
 def _axes(structures: Structures, recipe: ExactRecipe) -> Projection:

@@ -12,8 +12,9 @@ from torch import Tensor
 from ..atoms.neighbours import element_indices
 from ..atoms.structures import Structures, batches
 from ..errors import InputError
-from ..model.basis import Basis
-from ..training.rows import VOIGT, environments
+from ..model.basis import ReadyBasis
+from ..training.environments import environments
+from ..training.problem import VOIGT
 from .recipe import ExactRecipe
 
 # Numbers of the tangents in flight while they are combined into rows.
@@ -106,7 +107,7 @@ def inner_motions(positions: Tensor, *, rotations: bool) -> Tensor:
 
 
 def gather(
-    basis: Basis,
+    basis: ReadyBasis,
     structures: Structures,
     values: Tensor,
     targets: Mapping[str, Tensor],
@@ -153,7 +154,7 @@ def _atoms(structures: Structures, s: int) -> slice:
 
 
 def _tangent_rows(
-    basis: Basis, structures: Structures, kinds: tuple[str, ...], plans: list[Plan]
+    basis: ReadyBasis, structures: Structures, kinds: tuple[str, ...], plans: list[Plan]
 ) -> tuple[Tensor, Tensor]:
     """Atoms of each structure by element, (structures, atoms), and in that order the derivative of each environment.
 

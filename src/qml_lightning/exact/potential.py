@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..kernels import kernels_for
+from ..machine.compute import Compute
 from ..model.baseline import Baseline
-from ..model.basis import Basis
-from ..model.potential import LocalModel, Model
+from ..model.basis import ReadyBasis
+from ..model.potential import Model
+from ..model.predictor import LocalModel
 from ..model.projection import Projection
+from ..model.provenance import Provenance
 from ..model.recipe import Precision, dtype_of
 from .covariance import energy_and_slope
 from .recipe import ExactRecipe
@@ -33,13 +35,12 @@ class ExactPotential(Model):
     weights: Tensor  # (environments,)
     directions: Tensor | None  # (environments, columns); None: OQML, or GPR of energies alone
     baseline: Baseline
-    provenance: dict[str, Any] = field(default_factory=dict)  # data, counts, time, versions: for people to read
+    provenance: Provenance = field(default_factory=Provenance)
 
-    def _basis(self, device: torch.device | str, precision: Precision | None, kernels: str | None) -> Basis:
-        dtype = dtype_of(precision or "float64")
-        return exact_basis(self.elements, self.recipe, self.projection, device, kernels, dtype)
+    def _ready_basis(self, compute: Compute, precision: Precision | None) -> ReadyBasis:
+        return exact_basis(self.elements, self.recipe, self.projection, compute, dtype_of(precision or "float64"))
 
-    def _local(self, basis: Basis) -> LocalModel:
+    def _local(self, basis: ReadyBasis) -> LocalModel:
         own = [self._of_element(e, basis) for e in range(len(self.elements))]
 
         def local(e: int, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -48,7 +49,7 @@ class ExactPotential(Model):
 
         return local
 
-    def _of_element(self, e: int, basis: Basis) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    def _of_element(self, e: int, basis: ReadyBasis) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
         """Centre, environments counted from it (small numbers, small rounding), weights and directions."""
         here = self.element == e
         y = self.environments[here]
@@ -65,16 +66,15 @@ def exact_basis(
     elements: tuple[int, ...],
     recipe: ExactRecipe,
     projection: Projection,
-    device: torch.device | str,
-    kernels: str | None,
+    compute: Compute,
     dtype: torch.dtype = torch.float64,
-) -> Basis:
-    """Representation and axes made ready on `device`; lengths in units of sigma, no feature maps."""
-    return Basis(
-        kernels_for(device, dtype, kernels),
+) -> ReadyBasis:
+    """Representation and axes on a device; lengths in units of sigma, no feature maps."""
+    return ReadyBasis(
+        kernels_for(compute.device, dtype, compute.kernels),
         elements,
         recipe.representation.arguments(len(elements)),
-        (projection.matrices / recipe.sigma).to(device, dtype),
+        (projection.matrices / recipe.sigma).to(compute.device, dtype),
         (),
         False,
     )

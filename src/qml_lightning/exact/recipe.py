@@ -10,8 +10,8 @@ import torch
 
 from ..errors import InputError
 from ..model.recipe import DEFAULT, check_weights
-from ..model.representations import fchl19 as representation
-from ..model.representations.fchl19 import FCHL19
+from ..model.representations import DEFAULT as DEFAULT_REPRESENTATION
+from ..model.representations import Representation, representation_as_dict, representation_from_dict
 
 METHODS = ("oqml", "gpr")
 
@@ -25,7 +25,7 @@ class ExactRecipe:
     """
 
     method: Literal["oqml", "gpr"] = "gpr"
-    representation: FCHL19 = representation.COSINE_SERIES
+    representation: Representation = DEFAULT_REPRESENTATION
     rank: int | None = None  # axes kept of each element's environments; None: the representation as it is
     sigma: float = DEFAULT.features.sigma
     ridge: float = DEFAULT.ridge  # GPR: variance of the noise of a target of weight 1
@@ -42,7 +42,7 @@ class ExactRecipe:
         return torch.float64  # a kernel matrix and a ridge of 1e-10 leave no room for single precision
 
     def check(self) -> None:
-        """Nothing, or an InputError with the remedy."""
+        """Raise an InputError if a field is out of range."""
         if self.method not in METHODS:
             raise InputError(f"An exact method is {' or '.join(METHODS)}, got {self.method!r}.")
         if not self.sigma > 0:
@@ -58,13 +58,13 @@ class ExactRecipe:
         check_weights(self.energy_weight, self.force_weight, self.stress_weight)
 
     def as_dict(self) -> dict[str, Any]:
-        """For a JSON header."""
-        return asdict(self)
+        """All fields, for a JSON header."""
+        return asdict(self) | {"representation": representation_as_dict(self.representation)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ExactRecipe:
         """The recipe that `as_dict` wrote."""
-        return cls(**{**values, "representation": FCHL19(**values["representation"])})
+        return cls(**{**values, "representation": representation_from_dict(values["representation"])})
 
 
 GPR = ExactRecipe("gpr")

@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from ..errors import SolveError
+from .cholesky import NOT_FINITE, factorised, first_factorised, not_positive_definite, substituted
 from .normal_equations import Gram, Part, Rows, add_product, memory_for
-from .ridge import best_of, next_ridge
-
-# Columns of the factor formed at once: wide enough for matrix products at full rate, narrow beside the matrix.
-BLOCK = 256
-
-NOT_FINITE = "It holds values that are not finite: look at the labels and the geometry of the training set."
-
+from .ridge import Ridge, best_of, compared, left_out, next_ridge
+from .solution import Solution
 
 # From this many ridges on, one eigendecomposition is cheaper than a factorisation for each: measured on one thread it
 # takes as long as 8.6 of them for a matrix of size 1024, 9.0 at 2048, and each ridge after it takes next to nothing.
@@ -26,7 +22,7 @@ EIGEN_FROM = 10
 
 @dataclass(frozen=True)
 class Term:
-    """Equations, what they count for, and which mixture of their targets is to be met: y = targets @ mixture."""
+    """Equations, their weight in the sum, and the mixture of their targets to fit: y = targets @ mixture."""
 
     part: Part
     weight: float = 1.0
@@ -37,79 +33,75 @@ class Term:
         return columns[..., 0] if self.mixture is None else columns @ self.mixture.to(columns)
 
     def squared_error(self, weights: Tensor) -> float:
-        """|Z w − y|², without its weight."""
+        """|Z w − y|², without the weight of the term."""
         squares, moment = self.part.squares(), self.vector(self.part.moments())
         target = float(self.vector(self.vector(squares)))
         return max(0.0, self.part.squared_length(weights) - 2.0 * float(weights @ moment) + target)
 
 
 def memory_for_fit(n_columns: int, counts: Sequence[int], processes: int = 1) -> int:
-    """Bytes that it takes to gather that many rows of each kind, in each process, and to solve them in one."""
+    """Bytes to gather `counts` rows of each kind in each process, and to solve them in one."""
     total = sum(counts)
     # the dual matrix, or that of all rows, which takes the place of one kind's Gram matrix if there is one
     solving = 8 * min(total, n_columns) ** 2 if max(counts) <= n_columns else 0
     return processes * sum(memory_for(rows, n_columns) for rows in counts) + solving
 
 
-def solve(terms: Sequence[Term], *ridges: float) -> tuple[Tensor, float]:
-    """Weights w that minimise Σ weight² |Z w − y|² + ridge |w|², and the ridge: the first of them that is not lost in
-    rounding. Gram matrices among the terms are used up."""
-    matrix, right, weights_of = _system(terms, use_up=True)
-    ridge = _first_factorised(matrix, matrix.diagonal().clone(), ridges)
-    return weights_of(substituted(matrix, right)), ridge
+def solve(terms: Sequence[Term], ridge: Ridge, *, groups: Sequence[Tensor] = ()) -> Solution:
+    """Weights w that minimise Σ weight² |Z w − y|² + ridge |w|². Gram matrices among the terms are used up.
 
-
-def solve_judged(
-    terms: Sequence[Term], *ridges: float, judges: Sequence[Tensor], least: float
-) -> tuple[Tensor, float, dict[float, float]]:
-    """The same from rows in dual form for the best ridge, and the errors with all that were tried: from the first of
-    them that is not lost in rounding on, and not below `least`.
-
-    `judges` are numbers of rows, each group to be met without its own rows (`left_out`): the error is the root mean
-    square of what is left of them.
+    A given ridge is used as it is; where it is lost in rounding, a SolveError is raised. A chosen one is then made
+    larger. Where the dual form suits the terms and `groups` of row numbers are given (the rows of one structure each,
+    say), a chosen ridge is also refined: see `_refined`.
     """
-    matrix, right, weights_of = _system(terms)
-    diagonal, errors, found = matrix.diagonal().clone(), {}, right
-    first = _first_factorised(matrix, diagonal, ridges)
+    matrix, right, weights_of = _system(terms, use_up=True)
+    diagonal = matrix.diagonal().clone()
+    first = used = first_factorised(matrix, diagonal, ridge.attempts)
+    report = {}
+    if groups and ridge.least is not None and dual_rows([term.part for term in terms]) is not None:
+        solution, errors = _refined(matrix, diagonal, right, groups, first, ridge.least)
+        used, report["ridges"] = best_of(errors), compared(errors)
+    else:
+        solution = substituted(matrix, right)
+    if first != ridge.value:
+        warnings.warn(f"The ridge {ridge.value:g} is lost in rounding; {used:g} was taken.", stacklevel=2)
+    return Solution(weights_of(solution), used, ridge.chosen, report)
+
+
+def _refined(
+    matrix: Tensor, diagonal: Tensor, right: Tensor, groups: Sequence[Tensor], first: float, least: float
+) -> tuple[Tensor, dict[float, float]]:
+    """Dual solution with the best ridge, and the error with each ridge in the order of trial.
+
+    Trials begin with `first`, whose factor is in `matrix`, and never go below `least`. The error is the root mean
+    square of the residuals on the rows of each group, by the solution without these rows.
+    """
+    solution, errors = right, {}
     tried: float | None = first
     while tried is not None:
         errors[tried] = math.inf
-        if tried == first or _factorised(matrix, diagonal, tried):
+        if tried == first or factorised(matrix, diagonal, tried):
             dual = substituted(matrix, right)
-            errors[tried] = float(left_out(matrix, dual, judges).square().mean().sqrt())
-            found = dual if best_of(errors) == tried else found
+            errors[tried] = float(left_out(matrix, dual, groups).square().mean().sqrt())
+            solution = dual if best_of(errors) == tried else solution
         tried = next_ridge(errors, least)
-    return weights_of(found), best_of(errors), errors
-
-
-def left_out(factor: Tensor, dual: Tensor, groups: Sequence[Tensor]) -> Tensor:
-    """What the solution without the rows of a group leaves of them, one group after the other: with K = UᵀU the matrix
-    of all rows and β = K⁻¹ y its solution, ((K⁻¹)_gg)⁻¹ β_g. Takes a substitution for each row, no factorisation."""
-    at_once, left = max(1, BLOCK // max(map(len, groups))), []
-    for k in range(0, len(groups), at_once):
-        some = groups[k : k + at_once]
-        rows = torch.cat(list(some))
-        unit = torch.zeros(len(factor), len(rows), dtype=factor.dtype, device=factor.device)
-        unit[rows, torch.arange(len(rows))] = 1.0
-        halves = torch.linalg.solve_triangular(factor.T, unit, upper=False).split([len(group) for group in some], 1)
-        left += [torch.linalg.solve(half.T @ half, dual[group]) for half, group in zip(halves, some, strict=True)]
-    return torch.cat(left)
+    return solution, errors
 
 
 def ridge_path(terms: Sequence[Term], ridges: Sequence[float], *, inner: Tensor | None = None) -> list[Tensor]:
-    """The weights for each ridge, in memory of their own. `inner` is as `_system` has it."""
+    """Weights for each ridge; the terms stay as they are. `inner`: `inner_products` of all rows, if they are known."""
     matrix, right, weights_of = _system(terms, inner=inner)
-    return [weights_of(solution) for solution in positive_path(matrix, right, ridges)]
+    return [weights_of(solution) for solution in _positive_path(matrix, right, ridges)]
 
 
 def _system(
     terms: Sequence[Term], *, use_up: bool = False, inner: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Callable[[Tensor], Tensor]]:
-    """Lower triangle and right-hand side of positive equations, and what makes weights of their solution.
+    """Lower triangle and right-hand side of positive definite equations, and a function from solution to weights.
 
-    Rows only, and no more of them than columns: the dual form w = Zᵀ (Z Zᵀ + ridge)⁻¹ y, for which `inner` is Z Zᵀ
-    without the weights if it is known (`inner_products`). Otherwise normal equations, in the memory of the first Gram
-    matrix when the terms may be used up: at large N_F another one would not fit.
+    Few rows: the dual form w = Zᵀ (Z Zᵀ + ridge)⁻¹ y, for which `inner` is Z Zᵀ without the weights if it is known.
+    Otherwise normal equations, in the memory of the first Gram matrix if the terms may be used up: at large N_F another
+    one would not fit.
     """
     if (rows := dual_rows([term.part for term in terms])) is not None:
         matrix = inner_products(rows) if inner is None else inner.clone()
@@ -127,7 +119,7 @@ def dual_rows(parts: Sequence[Part]) -> list[Rows] | None:
 
 
 def inner_products(rows: Sequence[Rows]) -> Tensor:
-    """Lower triangle of Z Zᵀ of all rows, one after the other."""
+    """Lower triangle of Z Zᵀ of all rows, one part after the other."""
     z = [part.filled()[0] for part in rows]
     total = sum(map(len, z))
     matrix = torch.zeros(total, total, dtype=torch.float64, device=z[0].device)
@@ -161,21 +153,17 @@ def _summed(terms: Sequence[Term], use_up: bool) -> Tensor:
     return gram
 
 
-def positive_path(matrix: Tensor, right: Tensor, ridges: Sequence[float]) -> list[Tensor]:
+def _positive_path(matrix: Tensor, right: Tensor, ridges: Sequence[float]) -> list[Tensor]:
     """(matrix + ridge)⁻¹ right for each ridge, from the lower triangle of `matrix`, which is overwritten."""
-    if len(ridges) >= EIGEN_FROM:
-        return _by_eigenvalues(matrix, right, ridges)
     diagonal = matrix.diagonal().clone()
-    solutions = []
-    for ridge in ridges:
-        matrix.diagonal().copy_(diagonal)  # of the lower triangle, only it is not kept beside a factor
-        solutions.append(solve_positive(matrix, right, ridge))
-    return solutions
-
-
-def _by_eigenvalues(matrix: Tensor, right: Tensor, ridges: Sequence[float]) -> list[Tensor]:
-    if not bool(matrix.diagonal().isfinite().all()):
-        solve_positive(matrix, right, min(ridges))  # says what is wrong
+    if len(ridges) < EIGEN_FROM:
+        solutions = []
+        for ridge in ridges:
+            first_factorised(matrix, diagonal, [ridge])
+            solutions.append(substituted(matrix, right))
+        return solutions
+    if not bool(diagonal.isfinite().all()):
+        raise not_positive_definite(len(matrix), min(ridges), NOT_FINITE)
     values, vectors = torch.linalg.eigh(matrix, UPLO="L")
     inside = vectors.T @ right
     rounding = float(values[-1]) * torch.finfo(torch.float64).eps
@@ -183,79 +171,3 @@ def _by_eigenvalues(matrix: Tensor, right: Tensor, ridges: Sequence[float]) -> l
         would_do = 10.0 ** math.ceil(math.log10(max(-2 * float(values[0]), rounding)))
         raise not_positive_definite(len(matrix), min(ridges), f"A ridge of {would_do:g} would do.")
     return [vectors @ (inside / (values + ridge)) for ridge in ridges]
-
-
-def solve_positive(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
-    """(matrix + ridge)⁻¹ right from the lower triangle of `matrix`, which is overwritten."""
-    return substituted(cholesky(matrix, ridge), right)
-
-
-def substituted(factor: Tensor, right: Tensor) -> Tensor:
-    """(UᵀU)⁻¹ right with U in the upper triangle of `factor`."""
-    # two substitutions: torch.cholesky_solve would copy the factor, and at large N_F a copy would not fit
-    half = torch.linalg.solve_triangular(factor.T, right[:, None], upper=False)
-    solution: Tensor = torch.linalg.solve_triangular(factor, half, upper=True)
-    return solution[:, 0]
-
-
-def cholesky(matrix: Tensor, ridge: float) -> Tensor:
-    """`matrix` with the Cholesky factor U of matrix + ridge = UᵀU in its upper triangle: in place, from the lower one.
-
-    The matrix itself stays in the lower triangle, but for its diagonal, so that a larger ridge can be tried when this
-    one does not do.
-    """
-    diagonal = matrix.diagonal().clone()
-    if not _factorised(matrix, diagonal, ridge):
-        raise not_positive_definite(len(matrix), ridge, _remedy(matrix, diagonal, ridge))
-    return matrix
-
-
-def not_positive_definite(size: int, ridge: float, remedy: str) -> SolveError:
-    """The error for a matrix that has no factor, on disk as in memory."""
-    return SolveError(
-        f"The Gram matrix of size {size} plus ridge {ridge:g} is not positive definite to rounding. {remedy}"
-    )
-
-
-def _first_factorised(matrix: Tensor, diagonal: Tensor, ridges: Sequence[float]) -> float:
-    """The first ridge that is not lost in rounding; the factor with it is in the upper triangle."""
-    for ridge in ridges[:-1]:
-        if _factorised(matrix, diagonal, ridge):
-            return ridge
-    matrix.diagonal().copy_(diagonal)  # of the lower triangle, only it is not kept beside a factor
-    cholesky(matrix, ridges[-1])
-    return ridges[-1]
-
-
-def _factorised(matrix: Tensor, diagonal: Tensor, ridge: float) -> bool:
-    """Whether the strict lower triangle, with diagonal + ridge, has a factor; it is then in the upper triangle.
-
-    A block of rows of the factor at a time, each brought up to date by one matrix product with those before it.
-    """
-    for first in range(0, len(matrix), BLOCK):
-        last = min(first + BLOCK, len(matrix))
-        panel = matrix[first:, first:last].clone()
-        inner = panel[: last - first]
-        inner.diagonal().copy_(diagonal[first:last] + ridge)
-        panel.addmm_(matrix[:first, first:].T, matrix[:first, first:last], alpha=-1)
-        factor, failed = torch.linalg.cholesky_ex(inner)
-        if int(failed) or not bool(factor.diagonal().isfinite().all()):
-            return False
-        inside = matrix[first:last, first:last]
-        inside.copy_(inside.tril(-1) + factor.T)
-        below = torch.linalg.solve_triangular(factor.T, panel[last - first :], upper=True, left=False)
-        matrix[first:last, last:] = below.T
-    return True
-
-
-def _remedy(matrix: Tensor, diagonal: Tensor, ridge: float) -> str:
-    """The smallest power of ten that factorises."""
-    if not bool(diagonal.isfinite().all()):
-        return NOT_FINITE
-    # rounding of a Gram matrix is about eps · trace: start there, no smaller ridge can help
-    rounding = float(diagonal.sum()) * torch.finfo(torch.float64).eps
-    start = max(ridge * 10, rounding / 1000, 1e-300)
-    for power in range(math.floor(math.log10(start)), math.ceil(math.log10(start)) + 12):
-        if 10.0**power > ridge and _factorised(matrix, diagonal, 10.0**power):
-            return f"A ridge of {10.0**power:g} would do."
-    return "Use a larger ridge or fewer features."

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -14,48 +13,65 @@ from torch import Tensor
 from ..errors import SolveError
 from .ridge import best_of
 
-# Steps whose vectors are kept before the iteration starts anew from where it is: each keeps one vector of
-# rows and one of weights.
+# Products of the preconditioned equations with v, (rows,): d = P⁻¹ v, (rows,), Zᵀ d, (columns,), and Z Zᵀ d, (rows,).
+Step = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
+
+# Steps whose vectors are kept before the iteration restarts from where it is: each keeps a vector of rows and one of
+# weights.
 WINDOW = 300
-# Errors on held-out rows that differ by less than this, relative, are the same.
+# Errors on held-out rows that differ by less than this, relative, count as equal.
 SETTLED = 0.001
-# A residual that a step leaves larger than this part of the last one says too little of where to go next.
+# A step that leaves more than this part of the residual says too little of where to go next.
 STALLED = 0.9
 
 
 @dataclass(frozen=True)
+class Stopping:
+    """When an iteration ends: the residual is small, or the error on held-out rows falls no more (`_settled`)."""
+
+    tolerance: float = 1e-6  # of the residual, relative to the targets
+    most_iterations: int = 500
+    look_every: int = 5  # steps from one look at the held-out rows to the next
+    patience: int = 4  # looks without a gain
+
+
+@dataclass(frozen=True)
 class Iteration:
-    """One step of the solver, as it is told to the caller."""
+    """One step, as it is reported to the caller."""
 
     number: int
     ridge: float
     residual: float  # |y − (Z Zᵀ + ridge) β| / |y|
-    held_out: float | None  # root mean square error on rows that were not learnt from; None where it was not looked at
+    held_out: float | None  # root mean square error on held-out rows; None where they were not looked at
     seconds: float  # since the start
 
 
 @dataclass
 class State:
-    """All that the iteration needs to go on: a restart file holds this.
-
-    The equations are (Z Zᵀ + ridge) β = y, the weights Zᵀ β.
-    """
+    """State of the iteration for (Z Zᵀ + ridge) β = y, whose weights are Zᵀ β. A restart file holds it."""
 
     ridge: float
     base: Tensor  # (columns,) weights before the present window
-    residual: Tensor  # (rows,) what they leave
-    left: Tensor  # (rows,) what the window leaves of that
-    images: Tensor  # (WINDOW, columns) Zᵀ d of the directions d of which β is made
-    products: Tensor  # (WINDOW, rows) orthonormal: (Z Zᵀ + ridge) d of all is triangleᵀ · products
-    triangle: Tensor  # (WINDOW, WINDOW)
-    steps: int = 0  # of the present window
+    residual: Tensor  # (rows,) residual of `base`
+    left: Tensor  # (rows,) residual now
+    images: Tensor  # (window, columns) Zᵀ d of the directions d that make up β
+    products: Tensor  # (window, rows) orthonormal: (Z Zᵀ + ridge) d of all directions is triangleᵀ · products
+    triangle: Tensor  # (window, window)
+    steps: int = 0  # in the present window
     number: int = 0  # of steps with this ridge
-    history: list[Iteration] = field(default_factory=list)  # of all ridges
+    history: list[Iteration] = field(default_factory=list)  # with all ridges
     best: Tensor | None = None  # (columns,) weights of the best ridge before this one, where there is one
+
+    @classmethod
+    def start(cls, ridge: float, targets: Tensor, n_columns: int, window: int = WINDOW) -> State:
+        """Zero weights, and memory for `window` steps."""
+        images, products = targets.new_empty(window, n_columns), targets.new_empty(window, len(targets))
+        triangle = targets.new_zeros(window, window)
+        return cls(ridge, targets.new_zeros(n_columns), targets, targets, images, products, triangle)
 
     @property
     def coefficients(self) -> Tensor:
-        """Of the directions, so that the residual is as small as can be, (steps,)."""
+        """Coefficients of the directions that make the residual smallest, (steps,)."""
         k = self.steps
         along = self.products[:k] @ self.residual
         found: Tensor = torch.linalg.solve_triangular(self.triangle[:k, :k], along[:, None], upper=True)
@@ -70,26 +86,30 @@ class State:
         """Norm of the residual."""
         return float(self.left.norm())
 
-    def start_anew(self) -> None:
-        """An empty window, from the weights found so far."""
-        self.base, self.residual, self.steps = self.weights, self.left, 0
-
-    @property
-    def ended(self) -> dict[float, float]:
-        """The last error on held-out rows with each ridge, in the order in which they came."""
-        return {step.ridge: step.held_out for step in self.history if step.held_out is not None}
-
     def with_ridge(self, ridge: float, targets: Tensor) -> State:
-        """An empty one in the same room for another ridge, from no weights at all: from the last ones it takes as many
-        steps, of which the first change so little that it seems to have settled."""
+        """Start for another ridge, in the same memory and with zero weights.
+
+        Starting from the weights of the last ridge takes as many steps, and the first ones change so little that the
+        error on held-out rows seems to have settled.
+        """
         return replace(
             self, ridge=ridge, base=torch.zeros_like(self.base), residual=targets, left=targets,
             steps=0, number=0, best=self.of_best,
         )  # fmt: skip
 
     @property
+    def looks(self) -> list[float]:
+        """Errors on held-out rows with the present ridge."""
+        return [step.held_out for step in self.history if step.ridge == self.ridge and step.held_out is not None]
+
+    @property
+    def ended(self) -> dict[float, float]:
+        """Last error on held-out rows with each ridge, in the order of trial."""
+        return {step.ridge: step.held_out for step in self.history if step.held_out is not None}
+
+    @property
     def best_ridge(self) -> float:
-        """That whose error on held-out rows ended as the best; its own where there were none."""
+        """Ridge with the best last error on held-out rows; the present one where there are no held-out rows."""
         return best_of(self.ended) if self.ended else self.ridge
 
     @property
@@ -98,60 +118,34 @@ class State:
         return self.weights if self.best is None or self.ridge == self.best_ridge else self.best
 
 
-class Preconditioned(Protocol):
-    """The equations Z Zᵀ P⁻¹ v, whose P the iteration need not know."""
-
-    @property
-    def n_columns(self) -> int: ...
-
-    def step(self, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """d = P⁻¹ v, (rows,), Zᵀ d, (columns,), and Z Zᵀ d, (rows,)."""
-        ...
-
-
 def least_residuals(
-    equations: Preconditioned,
+    step: Step,
     targets: Tensor,
-    ridge: float,
+    state: State,
+    stopping: Stopping,
     *,
-    tolerance: float = 1e-6,
-    most_iterations: int = 500,
     held_out: Callable[[Tensor], float] | None = None,
-    look_every: int = 5,
-    patience: int = 4,
-    state: State | None = None,
     tell: Callable[[State], None] | None = None,
 ) -> State:
-    """Weights w = Zᵀ β with (Z Zᵀ + ridge) β = targets.
+    """Weights w = Zᵀ β with (Z Zᵀ + ridge) β = targets, as the last state of the iteration from `state` on.
 
-    Each step makes the residual as small as can be (generalised conjugate residuals, preconditioned on the right).
-    Conjugate gradients, whose vectors need not be kept, make another norm small, in which a residual may grow a
-    hundredfold on the way.
-    Ends when the residual falls below `tolerance`, or when the error on held-out rows, looked at every `look_every`
-    iterations, is below that of no model at all and has not fallen by a thousandth in `patience` looks (at first it may
-    rise), or stays within `SETTLED` over three looks. Goes on from `state`, with its ridge, where one is given.
+    Generalised conjugate residuals, preconditioned on the right: each step makes the residual as small as can be.
+    Conjugate gradients need not keep their vectors, but they make another norm small, in which a residual may grow a
+    hundredfold on the way. `held_out` gives the error of weights on held-out rows. `tell` is called after each step.
     """
-    started = time.perf_counter() - (state.history[-1].seconds if state and state.history else 0.0)
+    started = time.perf_counter() - (state.history[-1].seconds if state.history else 0.0)
     scale = float(targets.norm())
-    if state is None:
-        nothing = torch.zeros(equations.n_columns, dtype=torch.float64, device=targets.device)
-        state = rooms(ridge, nothing, targets.clone(), min(WINDOW, most_iterations))
-    # the error of no model at all: until it is beaten, patience is not tried
-    best, looks = (math.inf if held_out is None else held_out(torch.zeros_like(state.base))), 0
-    for past in _looks(state):
-        best, looks = _seen(best, looks, past)
+    of_zero = math.inf if held_out is None else held_out(torch.zeros_like(state.base))
     while (
-        state.number < most_iterations
-        and state.error > tolerance * scale
-        and looks <= patience
-        and not (looks and _settled(state))
+        state.number < stopping.most_iterations
+        and state.error > stopping.tolerance * scale
+        and not _settled(state.looks, of_zero, stopping.patience)
     ):
         if state.steps == len(state.images):
-            state.start_anew()
-        _step(equations, state)
-        look = state.number % look_every == 0 or state.error <= tolerance * scale
+            state.base, state.residual, state.steps = state.weights, state.left, 0
+        _take(step, state)
+        look = state.number % stopping.look_every == 0 or state.error <= stopping.tolerance * scale
         error = held_out(state.weights) if look and held_out is not None else None
-        best, looks = _seen(best, looks, error)
         seconds = time.perf_counter() - started
         state.history.append(Iteration(state.number, state.ridge, state.error / scale, error, seconds))
         if tell is not None:
@@ -159,22 +153,14 @@ def least_residuals(
     return state
 
 
-def rooms(ridge: float, base: Tensor, residual: Tensor, window: int) -> State:
-    """A state with an empty window of that many steps."""
+def _take(step: Step, state: State) -> None:
+    """Add one direction: P⁻¹ times the residual, or times the last product where that took little of the residual.
 
-    def room(*shape: int) -> Tensor:
-        return torch.empty(*shape, dtype=torch.float64, device=residual.device)
-
-    wide = (room(window, len(base)), room(window, len(residual)))
-    return State(ridge, base, residual, residual, *wide, room(window, window).zero_())
-
-
-def _step(equations: Preconditioned, state: State) -> None:
-    """One more direction: P⁻¹ times what is left, or times the last product where that took little of it; its own
-    product made orthogonal to all before (twice, for rounding)."""
+    Its own product is made orthogonal to all before it (twice, for rounding).
+    """
     k, error = state.steps, state.error
     stalled = k > 0 and error > STALLED * math.hypot(error, float(state.products[k - 1] @ state.residual))
-    direction, state.images[k], new = equations.step(state.products[k - 1] if stalled else state.left / error)
+    direction, state.images[k], new = step(state.products[k - 1] if stalled else state.left / error)
     new = new + state.ridge * direction
     before = state.products[:k]
     state.triangle[: k + 1, k] = 0.0
@@ -195,21 +181,18 @@ def _step(equations: Preconditioned, state: State) -> None:
     state.number += 1
 
 
-def _seen(best: float, looks: int, error: float | None) -> tuple[float, int]:
-    """The best error so far, and how many looks ago it was last improved by a thousandth; 0 before the first time."""
-    if error is None:
-        return best, looks
-    if error < 0.999 * best:
-        return error, 1
-    return best, looks + (looks > 0)
+def _settled(looks: Sequence[float], of_zero: float, patience: int) -> bool:
+    """Whether the errors on held-out rows fall no more.
 
-
-def _looks(state: State) -> list[float]:
-    """Errors on held-out rows with its present ridge."""
-    return [step.held_out for step in state.history if step.ridge == state.ridge and step.held_out is not None]
-
-
-def _settled(state: State) -> bool:
-    """Whether the last three errors on held-out rows are the same but for a little."""
-    errors = _looks(state)[-3:]
-    return len(errors) == 3 and max(errors) < (1 + SETTLED) * min(errors)
+    They must have fallen below `of_zero`, the error of zero weights: at first they may rise. Then they settle when the
+    last three are equal, or when the best one has not been improved in `patience` looks.
+    """
+    best, since = of_zero, 0  # looks since the last gain; 0 before the first one
+    for error in looks:
+        if error < (1 - SETTLED) * best:
+            best, since = error, 1
+        else:
+            since += since > 0
+    last = looks[-3:]
+    equal = len(last) == 3 and max(last) < (1 + SETTLED) * min(last)
+    return since > patience or (since > 0 and equal)

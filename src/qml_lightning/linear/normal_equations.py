@@ -14,24 +14,24 @@ from .compensated import Accumulation, add_compensated
 
 # Rows of the Gram matrix in one tile of a file, or of a pass over its lower triangle.
 GRAM_TILE = 1024
-# Size of the blocks on the diagonal that are formed whole: half of each is for nothing, and smaller ones run slower.
+# Size of the blocks on the diagonal that are formed whole: half of each is wasted, but smaller ones run slower.
 DIAGONAL = 256
 # Rows that wait for one product, in bytes: each product reads and writes the whole triangle, so rows come in bulk.
 BUFFER_BYTES = 512 * 1024**2
 
 
 class Place(Protocol):
-    """What takes rows without a copy of them: room is asked for, they are written there, and taken."""
+    """Equations that take rows without a copy: ask for room, write the rows there, hand over their targets."""
 
     def room(self, n: int) -> Tensor:
-        """Where the next rows are to be written: (rows, columns) of any content, for n or fewer of them."""
+        """Memory of any content for the next n rows or fewer, (rows, columns)."""
 
     def take(self, targets: Tensor) -> None:
-        """The rows are written, and these are their targets: (rows,) or (rows, n_targets)."""
+        """Take the rows that were written, with these targets: (rows,) or (rows, n_targets)."""
 
 
 def append(to: Place, rows: Tensor, targets: Tensor) -> None:
-    """Copy rows (n, columns) that are there already, with their targets (n,) or (n, n_targets)."""
+    """Copy rows (n, columns) with their targets (n,) or (n, n_targets)."""
     while len(rows):
         place = to.room(len(rows))
         n = len(place)
@@ -47,7 +47,7 @@ class Rows:
     n_columns: int
     capacity: int
     device: torch.device | str = "cpu"
-    n_targets: int = 1  # columns of targets: rows may have several, of which a mixture is chosen late
+    n_targets: int = 1  # columns of targets; which mixture of them is fitted is chosen late
     n: int = 0
     rows: Tensor = field(init=False)  # (capacity, columns) float64, the first n are filled
     targets: Tensor = field(init=False)  # (capacity, n_targets)
@@ -57,17 +57,15 @@ class Rows:
         self.targets = torch.empty(self.capacity, self.n_targets, dtype=torch.float64, device=self.device)
 
     def room(self, n: int) -> Tensor:
-        """Where the next n rows are to be written."""
         return self.rows[self.n : self.n + n]
 
     def take(self, targets: Tensor) -> None:
-        """The rows are written, and these are their targets."""
         end = self.n + len(targets)
         self.targets[self.n : end] = targets.view(len(targets), -1)
         self.n = end
 
     def filled(self) -> tuple[Tensor, Tensor]:
-        """Rows (n, columns) and targets (n, n_targets) that are there."""
+        """Rows (n, columns) and targets (n, n_targets) taken so far."""
         return self.rows[: self.n], self.targets[: self.n]
 
     def add_to_gram(self, gram: Tensor, weight: float) -> None:
@@ -94,40 +92,49 @@ class Rows:
 
 @dataclass
 class Gram:
-    """ZᵀZ, Zᵀ targets and targetsᵀ targets of any number of rows."""
+    """ZᵀZ, Zᵀ targets and targetsᵀ targets of any number of rows, with the methods of `Rows`."""
 
     n_columns: int
     device: torch.device | str = "cpu"
     n_targets: int = 1
     n: int = 0
-    sign: float = 1.0  # −1: rows that are added from now on are taken out
-    accumulation: Accumulation = "float64"  # how their products are made; the sum is float64 always
-    flops: float = 0.0  # of the products so far, and the seconds they took
-    seconds: float = 0.0
+    sign: float = 1.0  # −1: rows that come from now on are taken out
+    accumulation: Accumulation = "float64"  # of products; sums are always float64
+    flops: float = 0.0  # of the products so far
+    seconds: float = 0.0  # they took
     gram: Tensor = field(init=False)  # (columns, columns) float64: it squares the condition number of the rows
     moment: Tensor = field(init=False)  # (columns, n_targets)
     square: Tensor = field(init=False)  # (n_targets, n_targets)
     waiting: Rows = field(init=False)
 
     def __post_init__(self) -> None:
-        self.waiting = Rows(self.n_columns, 0, self.device, self.n_targets)
-        self.open()
+        self._open()
         self.gram = torch.zeros(self.n_columns, self.n_columns, dtype=torch.float64, device=self.device)
         self.moment = torch.zeros(self.n_columns, self.n_targets, dtype=torch.float64, device=self.device)
         self.square = torch.zeros(self.n_targets, self.n_targets, dtype=torch.float64, device=self.device)
 
+    def _open(self) -> None:
+        capacity = max(1, BUFFER_BYTES // (8 * self.n_columns))
+        self.waiting = Rows(self.n_columns, capacity, self.device, self.n_targets)
+
+    def close(self) -> None:
+        """Take in the waiting rows, and free the memory in which they waited."""
+        self.flush()
+        self.waiting = Rows(self.n_columns, 0, self.device, self.n_targets)
+
     def room(self, n: int) -> Tensor:
-        """Where the next n rows are to be written; if more than can wait, where an equal share of them is."""
+        """Memory for the next n rows; if more than can wait, for an equal share of them."""
+        if self.waiting.capacity == 0:
+            self._open()
         if self.waiting.n + n > self.waiting.capacity:
             self.flush()
         shares = max(1, -(-n // self.waiting.capacity))
         return self.waiting.room(-(-n // shares))
 
     def take(self, targets: Tensor) -> None:
-        """The rows are written, and these are their targets."""
         self.waiting.take(targets)
         self.n += len(targets) if self.sign > 0 else -len(targets)
-        # when as many more would not fit: no rows wait between two chunks then, as a checkpoint likes it
+        # when as many more would not fit: then no rows wait between two chunks, which suits a checkpoint
         if self.waiting.n + len(targets) > self.waiting.capacity:
             self.flush()
 
@@ -143,29 +150,15 @@ class Gram:
         self.square += self.sign * self.waiting.squares()
         self.waiting.n = 0
 
-    def open(self) -> None:
-        """Make room in which rows can wait."""
-        if self.waiting.capacity == 0:
-            capacity = max(1, BUFFER_BYTES // (8 * self.n_columns))
-            self.waiting = Rows(self.n_columns, capacity, self.device, self.n_targets)
-
-    def close(self) -> None:
-        """Take in the waiting rows, and give back the memory in which they waited."""
-        self.flush()
-        self.waiting = Rows(self.n_columns, 0, self.device, self.n_targets)
-
     def add_to_gram(self, gram: Tensor, weight: float) -> None:
-        """Lower triangle of gram += weight · ZᵀZ."""
         self.flush()
         gram.add_(self.gram, alpha=weight)
 
     def moments(self) -> Tensor:
-        """Zᵀ targets, (columns, n_targets)."""
         self.flush()
         return self.moment
 
     def squares(self) -> Tensor:
-        """targetsᵀ targets, (n_targets, n_targets)."""
         self.flush()
         return self.square
 
@@ -181,7 +174,6 @@ class Gram:
         return total
 
     def mix_targets(self, mixture: Tensor) -> None:
-        """targets ← targets @ mixture."""
         self.flush()
         self.moment = self.moment @ mixture
         self.square = mixture.T @ self.square @ mixture
@@ -196,27 +188,12 @@ def equations_for(n_rows: int, n_columns: int, device: torch.device | str = "cpu
 
 
 def memory_for(n_rows: int, n_columns: int) -> int:
-    """Bytes that `equations_for` will take."""
+    """Bytes of the equations that `equations_for` makes."""
     return 8 * n_columns * min(n_rows, n_columns) + (BUFFER_BYTES if n_rows > n_columns else 0)
 
 
-def grown(part: Part, n_more: int) -> Part:
-    """The same equations with room for `n_more` rows (negative: room to take rows out), in the form that then does."""
-    if isinstance(part, Gram):
-        part.flush()  # what waits goes in with the sign it came with
-        part.open()
-        return part
-    # rows cannot be told apart once they are in: only a Gram matrix can lose some
-    total = part.n + n_more if n_more >= 0 else part.n_columns + 1
-    larger = equations_for(total, part.n_columns, part.device, part.n_targets)
-    append(larger, *part.filled())
-    if isinstance(larger, Gram):
-        larger.flush()
-    return larger
-
-
 def as_gram(part: Part) -> Gram:
-    """The same equations as a Gram matrix, for those of which many solutions are wanted."""
+    """The equations as a Gram matrix."""
     if isinstance(part, Gram):
         return part
     gram = Gram(part.n_columns, part.device, part.n_targets)
@@ -225,8 +202,20 @@ def as_gram(part: Part) -> Gram:
     return gram
 
 
+def grown(part: Part, n_more: int) -> Part:
+    """The equations with room for `n_more` rows, in the form that suits all; negative: rows are to be taken out."""
+    # rows cannot be told apart once they are in: only a Gram matrix can lose some
+    if isinstance(part, Gram) or n_more < 0 or part.n + n_more > part.n_columns:
+        gram = as_gram(part)
+        gram.flush()  # waiting rows go in with the sign they came with
+        return gram
+    larger = Rows(part.n_columns, part.n + n_more, part.device, part.n_targets)
+    append(larger, *part.filled())
+    return larger
+
+
 def added(one: Part, other: Part) -> Part:
-    """The equations of both; the first is used up."""
+    """The equations of both; `one` is used up."""
     if isinstance(other, Rows):
         together = grown(one, other.n)
         append(together, *other.filled())
@@ -244,16 +233,16 @@ def added(one: Part, other: Part) -> Part:
 
 
 def lower_tiles(gram: Tensor) -> Iterator[tuple[int, int, Tensor]]:
-    """The lower triangle as views of long, low tiles: first row, last row, (last − first, last)."""
+    """Views of the lower triangle as tiles, each with its first and last row: (last − first, last)."""
     for first in range(0, gram.shape[0], GRAM_TILE):
         last = min(first + GRAM_TILE, gram.shape[0])
         yield first, last, gram[first:last, :last]
 
 
 def add_product(gram: Tensor, rows: Tensor, weight: float) -> None:
-    """Lower triangle of gram += weight · rowsᵀ rows: the square below the diagonal, then both triangles likewise.
+    """Lower triangle of gram += weight · rowsᵀ rows: the square below the diagonal, then both triangles in turn.
 
-    Squares run faster than long tiles, for which a matrix product packs all of the rows anew each time.
+    Squares run faster than long tiles, for which a matrix product packs all rows again each time.
     """
     n = len(gram)
     if n <= DIAGONAL:
@@ -265,7 +254,7 @@ def add_product(gram: Tensor, rows: Tensor, weight: float) -> None:
     add_product(gram[half:, half:], rows[:, half:], weight)
 
 
-# Ways to add weight · rowsᵀ rows to the lower triangle of a Gram matrix.
+# Functions that add weight · rowsᵀ rows to the lower triangle of a Gram matrix.
 PRODUCTS: dict[Accumulation, Callable[[Tensor, Tensor, float], None]] = {
     "float64": add_product,
     "compensated": add_compensated,

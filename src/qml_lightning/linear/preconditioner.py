@@ -1,4 +1,4 @@
-"""The direct solution with few features as a guide for an iteration with many. Knows no atoms."""
+"""Preconditioner of an iteration with many features: the direct solution with few of them. Knows no atoms."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .direct import cholesky, substituted
+from .cholesky import first_factorised, substituted
 
-# Effective dimensions of the small model, Σ g / (g + shift) over the eigenvalues g of its Gram matrix, for each of its
-# features: what lies below the shift, it cannot tell from chance. Aspirin needs as many steps from 0.46 to 0.67, and
-# twice as many at 0.19; ethanol with a ridge of 1e-10 the fewest at 0.36.
+# Effective dimensions of the small model, Σ g / (g + shift) over the eigenvalues g of its Gram matrix, as a part of its
+# features. Eigenvalues below the shift cannot be told from chance. Aspirin needs as many steps from 0.46 to 0.67, and
+# twice as many at 0.19; ethanol with a ridge of 1e-10 needs the fewest at 0.36.
 TRUSTED = (0.36, 0.5)
 PROBES = 4  # random vectors that measure the effective dimensions
 
@@ -37,8 +37,10 @@ class Operator(Protocol):
 
 @dataclass(frozen=True)
 class Parted:
-    """Z in two parts, the features of a small model and the rest, each with the amplitudes of a map of its own size:
-    Z Zᵀ = share · Z_s Z_sᵀ + (1 − share) · Z_r Z_rᵀ."""
+    """Z in two parts, the features of a small model and the rest: Z Zᵀ = share · Z_s Z_sᵀ + (1 − share) · Z_r Z_rᵀ.
+
+    Each part has the amplitudes of a feature map of its own size.
+    """
 
     small: Operator
     rest: Operator | None  # None where the small model has all features
@@ -47,10 +49,10 @@ class Parted:
 
 
 class GuidedBySmallModel:
-    """The direct solution with few features preconditions that with many.
+    """Products with Z Zᵀ P⁻¹, where P = Z_s Z_sᵀ + shift is that of the small model.
 
-    P⁻¹ v = (v − Z_s w) / shift with w = (Z_sᵀ Z_s + shift)⁻¹ Z_sᵀ v: the inverse of Z_s Z_sᵀ + shift (Woodbury).
-    Then Z_sᵀ P⁻¹ v = w, so that each feature takes part in one product and one transposed product per step, no more.
+    P⁻¹ v = (v − Z_s w) / shift with w = (Z_sᵀ Z_s + shift)⁻¹ Z_sᵀ v (Woodbury). Then Z_sᵀ P⁻¹ v = w, so that each
+    feature takes part in only one product and one transposed product per step.
     """
 
     def __init__(self, z: Parted, gram: Tensor, least: float) -> None:
@@ -77,19 +79,20 @@ class GuidedBySmallModel:
 
 
 def trusted_factor(gram: Tensor, least: float) -> tuple[Tensor, float]:
-    """The factor of `gram` + shift, in its place, and the shift: where it has the dimensions that it is trusted with,
-    or `least` where it has fewer even with that."""
+    """Factor of `gram` + shift, in place of `gram`, and the shift.
+
+    The shift leaves a `TRUSTED` part of effective dimensions. Where even `least` leaves fewer, it is `least`.
+    """
     diagonal = gram.diagonal().clone()
     scale = float(diagonal.mean())
     least = max(least, 1e-11 * scale)  # below it, rounding decides
     shift, low, high = 1e-8 * scale, least, math.inf
     while True:
         shift = max(shift, least)
-        gram.diagonal().copy_(diagonal)
-        factor = cholesky(gram, shift)
-        dimensions = _effective_dimensions(factor, shift) / len(gram)
+        first_factorised(gram, diagonal, [shift])
+        dimensions = _effective_dimensions(gram, shift) / len(gram)
         if TRUSTED[0] <= dimensions <= TRUSTED[1] or (dimensions < TRUSTED[0] and shift == least) or high < 1.1 * low:
-            return factor, shift
+            return gram, shift
         if dimensions > TRUSTED[1]:
             low = shift
         else:
@@ -101,7 +104,7 @@ def trusted_factor(gram: Tensor, least: float) -> tuple[Tensor, float]:
 
 
 def _effective_dimensions(factor: Tensor, shift: float) -> float:
-    """trace of G (G + shift)⁻¹ from the factor of G + shift, by a few random vectors."""
+    """Trace of G (G + shift)⁻¹ from the factor of G + shift, estimated by a few random vectors."""
     signs = torch.from_numpy(np.random.default_rng(0).choice([-1.0, 1.0], (len(factor), PROBES))).to(factor)
     half = torch.linalg.solve_triangular(factor.T, signs, upper=False)
     return len(factor) - shift * float(half.square().sum()) / PROBES

@@ -1,4 +1,4 @@
-"""Files: checksums, and writing that either happens wholly or not at all."""
+"""Files: checksums, and writing that leaves the whole new file or the old one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,13 @@ from pathlib import Path
 
 from ..errors import InputError, ResourceError
 
-# What the system says when a disk, a quota or a limit is full.
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
-# What it says when a disk cannot be told to flush.
+# Error numbers of a file system that cannot flush.
 NO_FLUSH = {errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EROFS}
+
+
+def is_full(error: OSError) -> bool:
+    """Whether a disk, a quota or a limit on the size of files is used up."""
+    return error.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
@@ -26,9 +29,9 @@ def sha256(path: str | os.PathLike[str]) -> str:
 
 
 def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
-    """The path to write to, links followed; an InputError if writing there would fail or destroy something.
+    """Path to write to, with links followed; an InputError if writing there would fail or destroy something.
 
-    Call it before any work: a full training run must not end at a folder that cannot be written.
+    Call it before any work: a long fit must not end at a folder that cannot be written.
     """
     given = Path(path).expanduser()
     path = Path(os.path.realpath(given))
@@ -41,7 +44,7 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
     if not path.parent.is_dir():
         raise InputError(f"The folder {path.parent} does not exist. Make it first: mkdir -p {path.parent}")
     try:
-        # asking the permissions is not enough: the disk may be read-only, or the user an administrator
+        # permissions do not tell: the disk may be read-only, or the user an administrator
         with tempfile.TemporaryFile(dir=path.parent):
             pass
     except OSError as error:
@@ -51,11 +54,7 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
 
 @contextlib.contextmanager
 def atomic(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
-    """A temporary path in the same folder that becomes `path` when the block ends well, and vanishes when it does not.
-
-    with atomic("model.safetensors") as temporary:
-        temporary.write_bytes(data)
-    """
+    """Temporary path in the same folder. It becomes `path` when the block ends well, and is removed when it fails."""
     path = check_output(path, overwrite)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     os.close(handle)
@@ -66,33 +65,31 @@ def atomic(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator
         _flush(temporary)
     except BaseException as problem:
         temporary.unlink(missing_ok=True)
-        if isinstance(problem, OSError) and problem.errno in FULL:
-            raise ResourceError(
-                f"{path} was not written: {problem.strerror}. What was there before is unharmed. Make room in "
-                f"{path.parent}, or choose another folder."
-            ) from problem
+        if isinstance(problem, OSError) and is_full(problem):
+            text = f"{path} was not written: {problem.strerror}. A file that was there before is unharmed."
+            raise ResourceError(f"{text} Make room in {path.parent}, or choose another folder.") from problem
         raise
-    if path.exists() and not overwrite:  # it came while we worked: keep both, lose nothing
-        raise InputError(f"{path} was made by someone else meanwhile. What was to be written is kept as {temporary}.")
+    if path.exists() and not overwrite:  # it appeared during the block: keep both
+        raise InputError(f"{path} was made by someone else meanwhile. The new content is kept as {temporary}.")
     os.replace(temporary, path)
     _flush(path.parent)
 
 
 def sweep_up(path: str | os.PathLike[str]) -> None:
-    """Remove what writing `path` left behind when it was killed. Only for a file that nobody else writes."""
+    """Remove temporary files of `path` that killed processes left. Only for a file that nobody else writes."""
     path = Path(os.path.realpath(Path(path).expanduser()))
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
         left.unlink(missing_ok=True)
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes, *, overwrite: bool = True) -> None:
-    """`data` as the whole content of `path`. A reader sees the old file or the new one, never a part of it."""
+    """Write `data` as the whole content of `path`. A reader sees the old file or the new one, never a part of it."""
     with atomic(path, overwrite=overwrite) as temporary:
         temporary.write_bytes(data)
 
 
 def _mode(path: Path) -> int:
-    """Permissions of the file that is replaced, or those any new file gets (mkstemp gives owner only)."""
+    """Permissions of the file that is replaced, or of any new file: mkstemp lets only the owner read."""
     if path.exists():
         return path.stat().st_mode & 0o777
     mask = os.umask(0)
@@ -101,14 +98,14 @@ def _mode(path: Path) -> int:
 
 
 def _flush(path: Path) -> None:
-    """To the disk, not only to the cache: a power cut after `os.replace` must not leave an empty file."""
-    if path.is_dir() and os.name == "nt":  # folders cannot be opened there
+    """Force `path` to the disk: a power cut after `os.replace` must not leave an empty file."""
+    if path.is_dir() and os.name == "nt":  # Windows cannot open folders
         return
     handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR)
     try:
         os.fsync(handle)
     except OSError as problem:
-        if problem.errno not in NO_FLUSH:  # some network disks cannot; but a disk may tell only now that it is full
+        if problem.errno not in NO_FLUSH:  # a disk may report only now that it is full
             raise
     finally:
         os.close(handle)

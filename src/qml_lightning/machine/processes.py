@@ -1,4 +1,4 @@
-"""The same work for many tasks, several at once, each in a process of its own."""
+"""Worker processes: one function applied to many tasks, several at a time."""
 
 from __future__ import annotations
 
@@ -17,39 +17,40 @@ from ..errors import ResourceError
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
-# Fewer threads for each of several processes than this gain little: a fit uses so many well.
+# A fit makes good use of this many threads: processes with fewer gain little.
 FEWEST_THREADS = 4
 # Bytes of a process that has loaded the package and done nothing yet.
 BYTES_OF_A_PROCESS = 600 * 1024**2
 
-_work: Any = None  # of a process that was started here
+_work: Any = None  # function of a worker process
 
 
 def jobs_for(n_tasks: int, bytes_of_each: int, free: int) -> int:
-    """How many tasks to do at once: as many as memory and threads allow."""
+    """Number of tasks that memory and threads allow at once."""
     by_memory = free // (bytes_of_each + BYTES_OF_A_PROCESS)
     return max(1, min(n_tasks, by_memory, torch.get_num_threads() // FEWEST_THREADS))
 
 
 def as_done(work: Callable[[Task], Result], tasks: Sequence[Task], jobs: int) -> Iterator[tuple[Task, Result]]:
-    """Each task with what `work` gives for it, as it is done: in turn here, or by `jobs` processes that share the
-    threads. `work` is sent to each once, so it may hold the data."""
+    """Each task and its result `work(task)`, in the order in which they finish.
+
+    With several `jobs`, as many processes share the threads. `work` is sent to each process once: it may hold the data.
+    """
     jobs = min(jobs, len(tasks))
     if jobs <= 1:
         for task in tasks:
             yield task, work(task)
         return
     threads = max(1, torch.get_num_threads() // jobs)
-    pool = ProcessPoolExecutor(
-        jobs, get_context("spawn"), initializer=_begin, initargs=(pickle.dumps(work), threads)
-    )  # a fork would inherit locks of threads that it does not have
+    # spawn: a fork would inherit locks of threads that it does not have
+    pool = ProcessPoolExecutor(jobs, get_context("spawn"), _begin, (pickle.dumps(work), threads))
     try:
         futures = {pool.submit(_do, task): task for task in tasks}
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool as problem:
         raise ResourceError(
-            f"One of {jobs} processes ended before its work was done; most often there was not enough memory for all. "
+            f"One of {jobs} processes ended before its work was done; most often memory was too short for all of them. "
             "Use fewer at once."
         ) from problem
     finally:
@@ -58,7 +59,7 @@ def as_done(work: Callable[[Task], Result], tasks: Sequence[Task], jobs: int) ->
 
 def _begin(work: bytes, threads: int) -> None:
     global _work
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it at once, without a word: who started it tells
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it silently: the parent reports
     torch.set_num_threads(threads)
     _work = pickle.loads(work)
 

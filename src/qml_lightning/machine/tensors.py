@@ -1,4 +1,4 @@
-"""Files of tensors: safetensors with one JSON header, written tensor by tensor. Reading one executes nothing."""
+"""Files of tensors: safetensors with one JSON header. Reading one executes nothing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ DTYPES = {torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.
 def write_tensors(
     path: str | Path, name: str, header: Mapping[str, Any], tensors: Mapping[str, Tensor], *, overwrite: bool = False
 ) -> None:
-    """Write `tensors`, atomically, with `header` as JSON under `name`. A view is copied only as it is written."""
-    # wide numbers first: each begins where its width divides
+    """Write `tensors`, atomically and one by one, with `header` as JSON under `name`."""
+    # wide numbers first, so that each tensor begins at a multiple of its width
     order = sorted(tensors, key=lambda key: -tensors[key].element_size())
-    # safetensors metadata is text by text: one entry, one JSON document
+    # safetensors metadata maps text to text: one entry with one JSON document
     entries: dict[str, Any] = {"__metadata__": {name: json.dumps(header, ensure_ascii=False)}}
     end = 0
     for key in order:
@@ -40,7 +40,7 @@ def write_tensors(
 
 
 def _write(file: Any, data: bytes | memoryview) -> None:
-    """All of it: one call takes 2 GiB at most, and less when the disk gets full."""
+    """Write all of `data`: one call writes 2 GiB at most, and less when the disk is nearly full."""
     view = memoryview(data)
     while len(view):
         view = view[file.write(view) :]
@@ -48,7 +48,7 @@ def _write(file: Any, data: bytes | memoryview) -> None:
 
 @contextmanager
 def open_tensors(path: str | Path, name: str, version: int, what: str) -> Iterator[tuple[dict[str, Any], Any]]:
-    """The header under `name`, checked to be of a known version, and the open file of safetensors."""
+    """Header under `name`, with its version checked, and the open safetensors file; `what` names the kind of file."""
     if not Path(path).is_file():
         raise InputError(f"There is no {what} file {path}.")
     try:
@@ -58,16 +58,15 @@ def open_tensors(path: str | Path, name: str, version: int, what: str) -> Iterat
                 holds = "; it holds " + ", ".join(metadata) if metadata else ""
                 raise ModelError(f"{path} is a safetensors file, but not a qml-lightning {what} file{holds}.")
             header = json.loads(metadata[name])
-            newest = header.get("format_version", 0)
-            if newest > version:
+            if (found := header.get("format_version", 0)) > version:
                 raise ModelError(
-                    f"{path} has format version {newest}; this package reads up to {version}. "
+                    f"{path} has format version {found}; this package reads up to {version}. "
                     "Update it: pip install -U qml-lightning."
                 )
             yield header, file
+    except InputError:
+        raise
     except (SafetensorError, ValueError, OSError) as problem:
-        if isinstance(problem, InputError):
-            raise
         raise ModelError(f"{path} is not a complete safetensors file ({problem}). Was it truncated?") from problem
     except (KeyError, TypeError, IndexError, AttributeError) as problem:
         raise ModelError(

@@ -1,9 +1,8 @@
-"""From pair vectors to features: everything of a model but its weights."""
+"""The basis of a model: axes and feature maps of each element, drawn once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -12,16 +11,80 @@ from torch import Tensor
 from ..atoms.neighbours import element_indices, pairs_within
 from ..atoms.structures import Structures, batches
 from ..kernels import FCHL19Arguments, FeatureMap, Kernels, kernels_for
+from ..machine.compute import Compute
 from .features import columns_of, draw_maps
 from .projection import Projection, directions, principal_axes
 from .recipe import Recipe
 
 # Atoms whose environments are in memory at once while the axes are sought.
 ATOMS_AT_ONCE = 2048
+# Recipe fields that decide the rows. The seed and the sample of environments do so only through what was drawn.
+BASIS_FIELDS = ("representation", "rank", "features", "size_exponent", "precision")
 
 
 @dataclass(frozen=True)
 class Basis:
+    """Elements, recipe, axes and feature maps. Only equations in the same basis can be added."""
+
+    elements: tuple[int, ...]  # atomic numbers, ascending
+    recipe: Recipe
+    projection: Projection
+    maps: tuple[FeatureMap, ...]  # one for each element, float64 on the CPU
+
+    @classmethod
+    def draw(cls, structures: Structures, recipe: Recipe) -> Basis:
+        """Axes from a sample of the environments of each element, and feature maps drawn at random."""
+        random = np.random.default_rng(recipe.seed)
+        axes = principal_axes(directions(sample_environments(structures, recipe, random)), recipe.rank)
+        maps = draw_maps(recipe.features, len(structures.elements), recipe.rank, random)
+        return cls(structures.elements, recipe, axes, maps)
+
+    @property
+    def n_weights(self) -> int:
+        return self.recipe.features.n_weights(len(self.elements))
+
+    def with_recipe(self, recipe: Recipe) -> Basis:
+        """This basis under a recipe with another ridge, other weights or another solver."""
+        return replace(self, recipe=recipe)
+
+    def ready(self, compute: Compute) -> ReadyBasis:
+        """Axes and maps on the device of `compute`, in the precision of the recipe, with kernels that serve them."""
+        device, dtype = compute.device, self.recipe.dtype
+        return ReadyBasis(
+            kernels_for(device, dtype, compute.kernels),
+            self.elements,
+            self.recipe.representation.arguments(len(self.elements)),
+            self.projection.matrices.to(device, dtype),
+            tuple(feature_map.to(device, dtype) for feature_map in self.maps),
+            self.recipe.features.blocks,
+        )
+
+    def difference(self, other: Basis) -> str:
+        """First difference between two bases, in words; empty if they are equal to the last bit."""
+        if self.elements != other.elements:
+            return f"the elements are {list(self.elements)} in one and {list(other.elements)} in the other"
+        if found := recipe_difference(self.recipe, other.recipe):
+            return found
+        if not torch.equal(self.projection.matrices, other.projection.matrices):
+            return "the axes of the projection, which each fit finds from its own data unless it is given a basis"
+        for mine, theirs in zip(self.maps, other.maps, strict=True):
+            for name in ("phases", "signs", "row_scale", "matrix"):
+                a, b = getattr(mine, name), getattr(theirs, name)
+                if a is not None and not torch.equal(a, b):
+                    return f"the {name} that were drawn at random (seeds {self.recipe.seed} and {other.recipe.seed})"
+        return ""
+
+
+def recipe_difference(one: Recipe, other: Recipe) -> str:
+    """First field that gives the two recipes different rows, in words; empty if there is none."""
+    for name in BASIS_FIELDS:
+        if getattr(one, name) != getattr(other, name):
+            return f"{name} is {getattr(one, name)} in one and {getattr(other, name)} in the other"
+    return ""
+
+
+@dataclass(frozen=True)
+class ReadyBasis:
     """Representation, axes and feature maps on one device, in one precision, with the kernels that serve them."""
 
     kernels: Kernels
@@ -29,101 +92,27 @@ class Basis:
     arguments: FCHL19Arguments
     projections: Tensor  # (elements, size, rank)
     maps: tuple[FeatureMap, ...]
-    blocks: bool  # every element its own weights
+    blocks: bool  # every element has weights of its own
 
     @property
     def n_weights(self) -> int:
         return int(self.columns(len(self.maps) - 1).stop)
 
+    @property
+    def device(self) -> torch.device:
+        return self.projections.device
+
     def columns(self, element: int) -> slice:
-        """Where the weights of `element` stand."""
+        """Range of the weights of `element`."""
         return columns_of(self.maps, element, self.blocks)
 
-    def part(self, first: int, last: int) -> Basis:
-        """The same with only the features from `first` to `last` of each map."""
+    def part(self, first: int, last: int) -> ReadyBasis:
+        """Basis with the features from `first` to `last` of each map."""
         return replace(self, maps=tuple(feature_map.part(first, last) for feature_map in self.maps))
 
     def like(self, tensor: Tensor) -> Tensor:
         """`tensor` on the device and in the precision of the basis."""
         return tensor.to(self.projections)
-
-    @property
-    def device(self) -> torch.device:
-        return self.projections.device
-
-
-class Drawn(Protocol):
-    """What has a basis that was drawn once, a model or equations: only equations in the same one can be added."""
-
-    @property
-    def elements(self) -> tuple[int, ...]: ...
-
-    @property
-    def recipe(self) -> Recipe: ...
-
-    @property
-    def projection(self) -> Projection: ...
-
-    @property
-    def maps(self) -> tuple[FeatureMap, ...]: ...
-
-
-# What of a recipe decides the rows. The seed and the sample of environments do so only through what was drawn.
-BASIS_FIELDS = ("representation", "rank", "features", "size_exponent", "precision")
-
-
-def recipe_difference(one: Recipe, other: Recipe) -> str:
-    """The first field that gives the two recipes different rows, in words; empty if there is none."""
-    for name in BASIS_FIELDS:
-        if getattr(one, name) != getattr(other, name):
-            return f"{name} is {getattr(one, name)} in one and {getattr(other, name)} in the other"
-    return ""
-
-
-def basis_difference(one: Drawn, other: Drawn) -> str:
-    """How the bases of the two differ, in words; empty if they are the same to the last bit."""
-    if one.elements != other.elements:
-        return f"the elements are {list(one.elements)} in one and {list(other.elements)} in the other"
-    if difference := recipe_difference(one.recipe, other.recipe):
-        return difference
-    if not torch.equal(one.projection.matrices, other.projection.matrices):
-        return "the axes of the projection, which each fit finds from its own data unless it is given a basis"
-    for mine, theirs in zip(one.maps, other.maps, strict=True):
-        for name in ("phases", "signs", "row_scale", "matrix"):
-            a, b = getattr(mine, name), getattr(theirs, name)
-            if a is not None and not torch.equal(a, b):
-                return f"the {name} that were drawn at random (seeds {one.recipe.seed} and {other.recipe.seed})"
-    return ""
-
-
-def make_basis(
-    elements: tuple[int, ...],
-    recipe: Recipe,
-    projection: Projection,
-    maps: tuple[FeatureMap, ...],
-    device: torch.device | str,
-    kernels: str | None,
-) -> Basis:
-    """Axes and maps made ready on `device`, in the precision of the recipe."""
-    return Basis(
-        kernels_for(device, recipe.dtype, kernels),
-        elements,
-        recipe.representation.arguments(len(elements)),
-        projection.matrices.to(device, recipe.dtype),
-        tuple(feature_map.to(device, recipe.dtype) for feature_map in maps),
-        recipe.features.blocks,
-    )
-
-
-def draw(
-    structures: Structures, recipe: Recipe, random: np.random.Generator
-) -> tuple[Projection, tuple[FeatureMap, ...]]:
-    """Axes from a sample of the environments of each element, and feature maps drawn at random."""
-    samples = sample_environments(structures, recipe, random)
-    return (
-        principal_axes(directions(samples), recipe.rank),
-        draw_maps(recipe.features, len(structures.elements), recipe.rank, random),
-    )
 
 
 def sample_environments(structures: Structures, recipe: Recipe, random: np.random.Generator) -> list[Tensor]:

@@ -1,7 +1,8 @@
-"""Model files: safetensors with a JSON header. Reading one executes nothing."""
+"""Model files with random features: safetensors with a JSON header. Reading one executes nothing."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,109 +10,78 @@ import torch
 from torch import Tensor
 
 from ..atoms.units import INTERNAL
-from ..exact import ExactPotential, ExactRecipe
-from ..exact.potential import whole_representation
 from ..kernels import FeatureMap
 from ..machine.tensors import open_tensors, write_tensors
 from .baseline import Baseline
-from .basis import Drawn
+from .basis import Basis
 from .potential import Model, Potential
 from .projection import Projection
+from .provenance import Provenance
 from .recipe import Recipe
 
 FORMAT = "qml-lightning"
-FORMAT_VERSION = 2  # raised when an older package could no longer read the file
-FEATURES_VERSION = 1  # of models with random features: the first packages read them still
+# Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind.
+FORMAT_VERSION = 3
 
 
-def header_of(potential: Potential | ExactPotential) -> dict[str, Any]:
-    """The JSON header that `save_model` writes."""
-    exact = isinstance(potential, ExactPotential)
+def common_header(model: Model, kind: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """JSON header of a model of any kind."""
     return {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION if exact else FEATURES_VERSION,
-        "kind": "exact" if exact else "features",
+        "format_version": FORMAT_VERSION,
+        "kind": kind,
         "units": {"energy": INTERNAL.energy, "length": INTERNAL.length},
-        "elements": list(potential.elements),
-        "recipe": potential.recipe.as_dict(),
-        "provenance": potential.provenance,
+        "elements": list(model.elements),
+        "recipe": dict(recipe),
+        "provenance": model.provenance.as_dict(),
     }
 
 
-def save_model(potential: Model, path: str | Path, *, overwrite: bool = False) -> None:
-    """Write `potential` to `path`, atomically; an existing file is kept unless `overwrite`."""
-    assert isinstance(potential, Potential | ExactPotential)  # there are no others
-    more = _kernel_tensors(potential) if isinstance(potential, ExactPotential) else basis_tensors(potential)
-    tensors = {"weights": potential.weights, "baseline": potential.baseline.energies, **more}
-    write_tensors(path, FORMAT, header_of(potential), tensors, overwrite=overwrite)
+def write_model(path: str | Path, header: dict[str, Any], tensors: Mapping[str, Tensor], *, overwrite: bool) -> None:
+    """Write a model of any kind, atomically; an existing file is kept unless `overwrite`."""
+    write_tensors(path, FORMAT, header, tensors, overwrite=overwrite)
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
-    """The JSON header of a model file, checked to be ours and of a version that is known."""
+    """JSON header of a model file, checked to be ours and of a known version."""
     with open_tensors(path, FORMAT, FORMAT_VERSION, "model") as (header, _):
         return header
 
 
-def load_model(path: str | Path) -> Potential | ExactPotential:
-    """The potential that `save_model` wrote, of either kind."""
-    with open_tensors(path, FORMAT, FORMAT_VERSION, "model") as (header, file):
-        if header.get("kind", "features") == "exact":
-            return _read_exact(header, file)
-        elements, recipe, projection, maps = read_basis(header, file)
-        n = len(elements)
-        weights = recipe.features.n_weights(n)
-        return Potential(
-            elements,
-            recipe,
-            projection,
-            maps,
-            read_tensor(file, "weights", (weights,)),
-            Baseline(elements, read_tensor(file, "baseline", (n,))),
-            header["provenance"],
-        )
+def header_of(potential: Potential) -> dict[str, Any]:
+    """JSON header of a model with random features."""
+    return common_header(potential, "features", potential.recipe.as_dict())
 
 
-def _kernel_tensors(potential: ExactPotential) -> dict[str, Tensor]:
-    """Training environments, and axes if there are any."""
-    tensors = {"element": potential.element, "environments": potential.environments}
-    if potential.directions is not None:
-        tensors["directions"] = potential.directions
-    if potential.recipe.rank is not None:
-        tensors |= {"projection": potential.projection.matrices, "explained": potential.projection.explained}
-    return tensors
+def tensors_of(potential: Potential) -> dict[str, Tensor]:
+    """Tensors of a model with random features."""
+    return {
+        "weights": potential.weights,
+        "baseline": potential.baseline.energies,
+        **basis_tensors(potential.basis),
+    }
 
 
-def _read_exact(header: dict[str, Any], file: Any) -> ExactPotential:
-    elements, recipe = tuple(header["elements"]), ExactRecipe.from_dict(header["recipe"])
-    element: Tensor = file.get_tensor("element")
-    n, m = len(elements), len(element)
-    if recipe.rank is None:
-        projection = whole_representation(n, recipe)
-    else:
-        projection = _read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank)
-    columns = projection.matrices.shape[2]
-    return ExactPotential(
-        elements,
-        recipe,
-        projection,
-        element,
-        read_tensor(file, "environments", (m, columns)),
-        read_tensor(file, "weights", (m,)),
-        read_tensor(file, "directions", (m, columns)) if "directions" in file.keys() else None,  # noqa: SIM118
-        Baseline(elements, read_tensor(file, "baseline", (n,))),
-        header["provenance"],
+def read_potential(header: Mapping[str, Any], file: Any) -> Potential:
+    """The potential with this header and these tensors."""
+    basis = read_basis(header, file)
+    return Potential(
+        basis,
+        read_tensor(file, "weights", (basis.n_weights,)),
+        read_baseline(file, basis.elements, "baseline"),
+        Provenance.from_dict(header["provenance"]),
     )
 
 
-def basis_tensors(drawn: Drawn) -> dict[str, Tensor]:
+def basis_tensors(basis: Basis) -> dict[str, Tensor]:
     """Axes and feature maps, element by element."""
     tensors = {
-        "projection": drawn.projection.matrices,
-        "explained": drawn.projection.explained,
-        "phases": torch.stack([m.phases for m in drawn.maps]),
+        "projection": basis.projection.matrices,
+        "explained": basis.projection.explained,
+        "phases": torch.stack([m.phases for m in basis.maps]),
     }
     for name in ("signs", "row_scale", "matrix"):
-        parts = [getattr(m, name) for m in drawn.maps]
+        parts = [getattr(m, name) for m in basis.maps]
         if parts[0] is not None:
             tensors[name] = torch.stack(parts)
     if "signs" in tensors:
@@ -119,8 +89,8 @@ def basis_tensors(drawn: Drawn) -> dict[str, Tensor]:
     return tensors
 
 
-def read_basis(header: dict[str, Any], file: Any) -> tuple[tuple[int, ...], Recipe, Projection, tuple[FeatureMap, ...]]:
-    """Elements, recipe, axes and feature maps; a KeyError where tensors do not fit the recipe that the header tells."""
+def read_basis(header: Mapping[str, Any], file: Any) -> Basis:
+    """Elements, recipe, axes and feature maps; a KeyError if tensors do not fit the recipe in the header."""
     elements, recipe = tuple(header["elements"]), Recipe.from_dict(header["recipe"])
     n, features = len(elements), recipe.features
     frequencies = features.n_features // (1 + features.paired)
@@ -134,15 +104,22 @@ def read_basis(header: dict[str, Any], file: Any) -> tuple[tuple[int, ...], Reci
     maps = tuple(
         FeatureMap(paired=features.paired, **{name: tensor[e] for name, tensor in read.items()}) for e in range(n)
     )
-    return elements, recipe, _read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank), maps
+    return Basis(elements, recipe, read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank), maps)
 
 
-def _read_axes(file: Any, size: int, n: int, rank: int) -> Projection:
-    return Projection(read_tensor(file, "projection", (n, size, rank)), read_tensor(file, "explained", (n,)))
+def read_axes(file: Any, size: int, n_elements: int, rank: int) -> Projection:
+    """Axes of all elements."""
+    matrices = read_tensor(file, "projection", (n_elements, size, rank))
+    return Projection(matrices, read_tensor(file, "explained", (n_elements,)))
+
+
+def read_baseline(file: Any, elements: tuple[int, ...], name: str) -> Baseline:
+    """Reference energies."""
+    return Baseline(elements, read_tensor(file, name, (len(elements),)))
 
 
 def read_tensor(file: Any, name: str, shape: tuple[int, ...]) -> Tensor:
-    """The tensor of that name, or a KeyError if it is not there or of another shape."""
+    """Tensor of that name; a KeyError if it is missing or has another shape."""
     if name not in file.keys():  # noqa: SIM118 (not a dict)
         raise KeyError(name)
     tensor: Tensor = file.get_tensor(name)

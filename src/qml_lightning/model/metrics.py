@@ -12,7 +12,8 @@ from torch import Tensor
 from ..atoms.dataset import Dataset
 from ..atoms.structures import Labels, Structures
 from ..errors import InputError
-from .potential import Model, Prediction, Predictor
+from .potential import Model
+from .predictor import Prediction, Predictor
 
 # Each quantity that has an error: its name in a heading, and the unit in which people see it. Errors are kept in eV and
 # Å and shown as thousandths.

@@ -1,4 +1,4 @@
-"""Recipes: every choice of a fit as one value, and the named ones with where they come from."""
+"""Recipes: every choice of a fit as one value, and named recipes with their origin."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ import torch
 from ..errors import InputError
 from ..linear.compensated import ACCUMULATIONS, Accumulation
 from .features import FeatureSettings
-from .representations import fchl19 as representation
-from .representations.fchl19 import FCHL19
+from .representations import DEFAULT as DEFAULT_REPRESENTATION
+from .representations import Representation, representation_as_dict, representation_from_dict
+from .representations.fchl19 import ENERGIES_AND_FORCES
 
 Precision = Literal["float32", "float64"]
 
 
 def dtype_of(precision: Precision) -> torch.dtype:
-    """The type of numbers of that name."""
+    """torch's name of a precision."""
     return {"float32": torch.float32, "float64": torch.float64}[precision]
 
 
 def check_weights(energy: float, force: float, stress: float) -> None:
-    """Nothing, or an InputError with the remedy."""
+    """Raise an InputError unless all weights are positive."""
     for name, weight in {"energy_weight": energy, "force_weight": force, "stress_weight": stress}.items():
         if not weight > 0:
             raise InputError(f"{name} must be positive, got {weight}. Leave the target out instead.")
@@ -31,25 +32,25 @@ def check_weights(energy: float, force: float, stress: float) -> None:
 
 @dataclass(frozen=True)
 class SolverSettings:
-    """How the weights are found once the equations are known."""
+    """Settings of the solver."""
 
     # "direct" needs 8 bytes · N_F² of memory; "iterative" does not, and is faster with many features and force rows;
-    # "automatic" takes the faster one, and the direct one where equations are to be kept, shared or limited
+    # "automatic" leaves the decision to the plan of the fit (training/plan.py)
     method: Literal["automatic", "direct", "iterative"] = "automatic"
-    # how a Gram matrix is summed up: "compensated" is for devices with slow float64; None: what suits the device
+    # sums of a Gram matrix: "compensated" is for devices with slow float64; None: the better one for the device
     accumulation: Accumulation | None = None
-    preconditioner_features: int = 8192  # of the small model whose direct solution guides the iteration
-    held_out: float = 0.03  # part of the structures that only tell when to stop
-    tolerance: float = 1e-6  # of the residual, relative to the targets
+    preconditioner_features: int = 8192  # features of the small direct model that preconditions the iteration
+    held_out: float = 0.03  # fraction of the structures held out for early stopping
+    tolerance: float = 1e-6  # residual at which the iteration ends, relative to the targets
     most_iterations: int = 500
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides a model besides the data."""
+    """Everything besides the data that decides a model."""
 
-    representation: FCHL19 = representation.COSINE_SERIES
-    rank: int = 128  # axes kept of each element's environments
+    representation: Representation = DEFAULT_REPRESENTATION
+    rank: int = 128  # principal axes of the environments of each element
     features: FeatureSettings = field(default_factory=FeatureSettings)
     ridge: float = 1e-9
     energy_weight: float = 3.0
@@ -66,11 +67,11 @@ class Recipe:
         return dtype_of(self.precision)
 
     def weight_of(self, kind: str) -> float:
-        """What the rows of "energies", "forces" or "stress" are multiplied by."""
+        """Weight of the rows of "energies", "forces" or "stress"."""
         return {"energies": self.energy_weight, "forces": self.force_weight, "stress": self.stress_weight}[kind]
 
     def check(self) -> None:
-        """Nothing, or an InputError with the remedy."""
+        """Raise an InputError if a field is out of range, or if two fields exclude each other."""
         self.features.check(self.rank)
         if not self.ridge >= 0:
             raise InputError(f"The ridge must not be negative, got {self.ridge}.")
@@ -88,40 +89,40 @@ class Recipe:
         check_weights(self.energy_weight, self.force_weight, self.stress_weight)
 
     def as_dict(self) -> dict[str, Any]:
-        """For a JSON header."""
-        return asdict(self)
+        """All fields, for a JSON header."""
+        return asdict(self) | {"representation": representation_as_dict(self.representation)}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
         """The recipe that `as_dict` wrote."""
         parts = dict(values)
-        parts["representation"] = FCHL19(**parts["representation"])
+        parts["representation"] = representation_from_dict(parts["representation"])
         parts["features"] = FeatureSettings(**parts["features"])
-        solver = dict(parts.get("solver", {}))  # models of before there was a choice have none
-        solver.pop("shift", None)  # of models of before it was found from the small model
+        solver = dict(parts.get("solver", {}))  # the first models have none
+        solver.pop("shift", None)  # a setting of old models; the small model now finds it
         parts["solver"] = SolverSettings(**solver)
         return cls(**parts)
 
 
-# What can be chosen from the data (choice.py).
+# Fields that training/choice can choose from the data.
 CHOOSABLE = ("representation", "sigma", "energy_weight", "rank", "ridge")
 
 
 @dataclass(frozen=True)
 class Automatic:
-    """A recipe of which some fields are only where the search for better ones begins."""
+    """A recipe with free fields: the search for better values starts from those given here."""
 
     start: Recipe
     free: tuple[str, ...] = CHOOSABLE
 
     def check(self) -> None:
-        """Nothing, or an InputError with the remedy."""
+        """Raise an InputError if a field is out of range, or if two fields exclude each other."""
         if strange := [name for name in self.free if name not in CHOOSABLE]:
             raise InputError(f"Cannot choose {', '.join(strange)}. What can be chosen: {', '.join(CHOOSABLE)}.")
         self.start.check()
 
     def settled_as(self, other: Recipe) -> Recipe:
-        """`start` with the free fields as `other` has them."""
+        """`start` with the free fields taken from `other`."""
         fields = {name: getattr(other, name) for name in self.free if name != "sigma"}
         sigma = other.features.sigma if "sigma" in self.free else self.start.features.sigma
         return replace(self.start, features=replace(self.start.features, sigma=sigma), **fields)
@@ -132,10 +133,10 @@ class Automatic:
 # (benchmarks/results/precision.json).
 # An energy weight of 30 makes energies a tenth better than 3 does, at no cost in forces (results/ablation.json).
 DEFAULT = Recipe(features=FeatureSettings(paired=True), energy_weight=30.0, precision="float32")
-# As published: its angular pair, its width and its ridge. Three times the force error of DEFAULT.
-PAPER = Recipe(representation=representation.ENERGIES_AND_FORCES, features=FeatureSettings(sigma=2.0), ridge=1e-5)
+# The published recipe: its angular pair, width and ridge. Three times the force error of DEFAULT.
+PAPER = Recipe(representation=ENERGIES_AND_FORCES, features=FeatureSettings(sigma=2.0), ridge=1e-5)
 # The paper's angular pair with a good width and ridge.
-ANGULAR_PAIR = replace(DEFAULT, representation=representation.ENERGIES_AND_FORCES)
-# DEFAULT with width, ridge, energy weight and rank as the data want them.
+ANGULAR_PAIR = replace(DEFAULT, representation=ENERGIES_AND_FORCES)
+# DEFAULT with width, ridge, energy weight and rank chosen from the data.
 AUTOMATIC = Automatic(DEFAULT)
 NAMED = {"default": DEFAULT, "paper": PAPER, "angular-pair": ANGULAR_PAIR}

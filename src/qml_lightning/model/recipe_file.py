@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ FORMAT = "qml-lightning-recipe"
 
 
 def save_recipe(recipe: Recipe, path: str | Path, *, overwrite: bool = False, **about: Any) -> None:
-    """Write `recipe` to `path`, atomically; `about` is for people to read."""
+    """Write `recipe` and remarks for people (`about`) to `path`, atomically."""
     content = {"format": FORMAT, "recipe": recipe.as_dict(), **about}
     text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
     write_atomically(path, text.encode(), overwrite=overwrite)
@@ -42,11 +42,11 @@ def field_of(recipe: Recipe, name: str) -> Any:
     """The value of a field, such as "ridge" or "features.sigma"; an InputError that lists them if there is none."""
     value: Any = recipe
     for part in name.split("."):
-        if not is_dataclass(value) or part not in value.__dataclass_fields__:
-            raise InputError(f"A recipe has no field {name!r}. It has {', '.join(_names(recipe.as_dict()))}.")
+        if not is_dataclass(value) or part not in {f.name for f in fields(value)}:
+            raise InputError(f"A recipe has no field {name!r}. It has {', '.join(_names(asdict(recipe)))}.")
         value = getattr(value, part)
     if is_dataclass(value):
-        raise InputError(f"{name} is made of several fields: {', '.join(_names({name: recipe.as_dict()[name]}))}.")
+        raise InputError(f"{name} is made of several fields: {', '.join(_names({name: asdict(recipe)[name]}))}.")
     return value
 
 

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
     from ..datasets import Dataset
     from ..exact import ExactPotential
-    from ..model.potential import Potential, Prediction
+    from ..model.potential import Potential
+    from ..model.predictor import Prediction
 
 FORMATS = (".png", ".html")
 # The usual colours of common elements, dark enough for print. Other elements take the colours of the style in turn.
@@ -77,14 +78,14 @@ def draw(potential: Potential | ExactPotential, data: Dataset, prediction: Predi
         _forces(*panels[1], data, prediction)
         _errors(figure.add_axes((0.02, 0.045, 0.44, 0.28)), metrics, held_out)
         _facts(figure.add_axes((0.52, 0.045, 0.46, 0.28)), potential)
-        source = potential.provenance.get("data", {}).get("citation", "").split("\n")[0]
+        source = potential.provenance.data.get("citation", "").split("\n")[0]
         if source:
             figure.text(0.02, 0.012, textwrap.fill(f"Data: {source}", 150), fontsize=6.5, color=GREY)
     return figure
 
 
 def _title(potential: Potential | ExactPotential) -> str:
-    name = potential.provenance.get("data", {}).get("name", "")
+    name = potential.provenance.data.get("name", "")
     return f"QML-Lightning: {name}" if name else "QML-Lightning"
 
 
@@ -167,7 +168,6 @@ def _errors(axes: Axes, metrics: Metrics, held_out: bool) -> None:
 
 def _facts(axes: Axes, potential: Potential | ExactPotential) -> None:
     recipe, made = potential.recipe, potential.provenance
-    fchl19 = recipe.representation
     if isinstance(recipe, ExactRecipe):
         method = {"kernels": f"{recipe.method.upper()}, σ = {recipe.sigma:g}"}
         limit = ("ridge", recipe.ridge) if recipe.method == "gpr" else ("threshold", recipe.threshold)
@@ -177,13 +177,13 @@ def _facts(axes: Axes, potential: Potential | ExactPotential) -> None:
         limit = ("ridge", recipe.ridge)
     lost = max(0.0, 1.0 - float(potential.projection.explained.min()))
     values = {
-        "structures": f"{made.get('structures', 0):,} ({made.get('atoms', 0):,} atoms)",
-        "equations": ", ".join(f"{n:,} {kind}" for kind, n in made.get("targets", {}).items()),
+        "structures": f"{made.structures:,} ({made.atoms:,} atoms)",
+        "equations": ", ".join(f"{n:,} {kind}" for kind, n in made.targets.items()),
         **method,
-        "representation": f"FCHL19, {fchl19.cutoff:g} Å, angular {fchl19.angular}",
+        "representation": recipe.representation.describe(),
         "projection": "none" if recipe.rank is None else f"{recipe.rank} axes, unexplained variance {lost:.0e}",
         limit[0]: f"{limit[1]:g}",
-        "time": f"{made.get('seconds', 0.0):.1f} s, {made.get('threads', '?')} threads, {made.get('kernels', '?')}",
+        "time": f"{made.seconds or 0.0:.1f} s, {made.threads} threads, {made.kernels}",
     }
     _table(axes, "Training", (Column(0.0, grey=True), Column(0.3)), [(k, v) for k, v in values.items() if v])
 

@@ -1,39 +1,28 @@
-"""The equations of a fit, apart for each kind of label: they add, and serve any weights and reference energies."""
+"""The equations of a fit, one part for each kind of label. They add, and serve any weights and reference energies."""
 
 from __future__ import annotations
 
-import hashlib
-import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from importlib.metadata import version
-from itertools import pairwise
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from ..atoms.dataset import Dataset
-from ..atoms.neighbours import check_distances, element_indices
-from ..atoms.structures import Labels, Structures, checked
+from ..atoms.structures import Labels
 from ..errors import InputError
-from ..kernels import FeatureMap
 from ..linear.compensated import accumulation_on
-from ..linear.direct import EIGEN_FROM, Term, dual_rows, memory_for_fit, ridge_path, solve, solve_judged
+from ..linear.direct import Term
 from ..linear.normal_equations import Gram, Part, added, equations_for, grown
-from ..linear.ridge import compared, least_ridge
-from ..machine.memory import Memory
-from ..model.baseline import Baseline, References, fit_baseline, given_baseline, references_from
-from ..model.basis import Basis, Drawn, basis_difference, draw, make_basis
-from ..model.potential import Potential
-from ..model.projection import Projection
+from ..machine.compute import Compute
+from ..machine.progress import Progress, silent
+from ..model.baseline import Baseline, References, given_baseline, references_from
+from ..model.basis import Basis, ReadyBasis
 from ..model.recipe import Recipe
-from .problem import Problem, Progress, counts_of
-from .rows import Environing, environments, labelled_rows
-
-# By how much a ridge that was chosen may be made larger, where it is lost in rounding.
-LARGER = (3.0, 10.0, 30.0, 100.0)
+from .chosen import Chosen
+from .problem import Problem, usable_structures
+from .rows import Pass, write_rows
 
 
 @dataclass
@@ -41,20 +30,25 @@ class Equations:
     """ZᵀZ, Zᵀy and yᵀy (or the rows themselves, while they are few) of energies, forces and virials, in one basis.
 
     Rows carry no weight. The targets of an energy row are its energy and its composition, so that reference energies
-    are chosen late: what is taken off the energies already (the origin) is for the sake of rounding only.
+    can be chosen late. The origin is subtracted from the energies only to keep digits.
     """
 
-    elements: tuple[int, ...]
-    recipe: Recipe  # its ridge, weights and solver are only where a solution starts from
-    projection: Projection
-    maps: tuple[FeatureMap, ...]
+    basis: Basis  # the ridge, weights and solver of its recipe are only the start of a solution
     parts: dict[str, Part]  # by kind of label
     references: References
     given: bool  # the origin is reference energies that were given; else they are found by least squares
-    structures: Tensor  # (structures,) int64, a fingerprint of each one that is in
+    structures: Tensor  # (structures,) int64, fingerprint of each structure
     atoms: int
-    data: dict[str, Any]  # where the structures came from
-    choice: dict[str, Any] | None = None  # what speaks for the recipe; None: it was given
+    data: dict[str, Any]  # sources of the structures
+    chosen: Chosen  # recipe and ridge that the fit began with, and the evidence for them
+
+    @property
+    def recipe(self) -> Recipe:
+        return self.basis.recipe
+
+    @property
+    def elements(self) -> tuple[int, ...]:
+        return self.basis.elements
 
     @property
     def n_weights(self) -> int:
@@ -62,199 +56,85 @@ class Equations:
 
     @property
     def rows(self) -> dict[str, int]:
-        """How many equations there are of each kind."""
+        """Number of equations of each kind."""
         return {kind: part.n for kind, part in self.parts.items()}
 
+    @property
+    def grams(self) -> list[Gram]:
+        """Parts that are Gram matrices."""
+        return [part for part in self.parts.values() if isinstance(part, Gram)]
+
+    @property
+    def rate(self) -> str:
+        """Speed of the Gram products, such as 71 GFLOP/s; empty before the first product."""
+        seconds = sum(part.seconds for part in self.grams)
+        return f"{sum(part.flops for part in self.grams) / seconds / 1e9:.0f} GFLOP/s" if seconds else ""
+
     def baseline(self, reference_energies: Mapping[int, float] | None = None) -> Baseline:
-        """The reference energies that go with these equations, or those given."""
+        """Reference energies of these equations, or those given."""
         if reference_energies is not None:
             return given_baseline(reference_energies, self.elements)
         return self.references.origin if self.given else self.references.least_squares()
 
     def terms(self, recipe: Recipe, baseline: Baseline) -> list[Term]:
-        """What is to be solved, with the weights of the recipe and past these reference energies."""
+        """Terms of the sum of squares, with the weights of the recipe and past these reference energies."""
         mixture = self.references.mixture(baseline)[:, 0]
         return [
             Term(part, recipe.weight_of(kind), mixture if kind == "energies" else None)
             for kind, part in self.parts.items()
         ]
 
-    def potential(self, weights: Tensor, recipe: Recipe, baseline: Baseline, **more: Any) -> Potential:
-        """The potential with these weights; `more` goes into its provenance."""
-        about = provenance(self.data, self.rows, {"solver": "direct"}, len(self.structures), self.atoms)
-        if self.choice is not None:
-            about["choice"] = self.choice
-        return Potential(self.elements, recipe, self.projection, self.maps, weights.cpu(), baseline, {**about, **more})
-
-
-def provenance(
-    data: Mapping[str, Any], rows: Mapping[str, int], solution: Mapping[str, Any], structures: int, atoms: int
-) -> dict[str, Any]:
-    """What a model tells of how it came to be."""
-    return {
-        "data": dict(data),
-        "targets": dict(rows),
-        "solution": dict(solution),
-        "structures": structures,
-        "atoms": atoms,
-        "threads": torch.get_num_threads(),
-        "versions": {"qml-lightning": version("qml-lightning"), "torch": torch.__version__},
-    }
-
 
 def empty(
-    problem: Problem,
-    prints: Tensor,
-    source: dict[str, Any],
-    recipe: Recipe,
-    drawn: tuple[Projection, tuple[FeatureMap, ...]],
-    *,
-    given: bool,
-    device: torch.device | str = "cpu",
-    choice: dict[str, Any] | None = None,
+    problem: Problem, basis: Basis, chosen: Chosen | None = None, *, device: torch.device | str = "cpu"
 ) -> Equations:
-    """Room for the equations of `problem`, with all but the rows in place."""
-    elements, structures = problem.baseline.elements, problem.structures
-    n = recipe.features.n_weights(len(elements))
+    """Room for the equations of `problem`, without their rows."""
+    n_targets = {"energies": 1 + len(basis.elements)}
     return Equations(
-        elements,
-        recipe,
-        *drawn,
-        {
-            kind: equations_for(rows, n, device, 1 + len(elements) if kind == "energies" else 1)
-            for kind, rows in counts_of(problem.targets).items()
-        },
-        references_from(problem.baseline).with_structures(structures, problem.labels.energies),
-        given,
-        prints,
-        structures.n_atoms,
-        source,
-        choice,
+        basis,
+        {kind: equations_for(n, basis.n_weights, device, n_targets.get(kind, 1)) for kind, n in problem.rows.items()},
+        references_from(problem.baseline).with_structures(problem.structures, problem.labels.energies),
+        problem.given,
+        problem.fingerprints,
+        problem.structures.n_atoms,
+        problem.source,
+        chosen or Chosen.given(basis.recipe),
     )
 
 
 def gather(
     equations: Equations,
-    basis: Basis,
+    basis: ReadyBasis,
     problem: Problem,
-    tell: Progress,
-    *,
-    first: int = 0,
-    most: int | None = None,
+    tell: Progress = silent,
+    how: Pass = Pass(),  # noqa: B008 (a value)
     after: Callable[[Equations, int, int], None] | None = None,
-    environed: Environing = environments,
 ) -> None:
-    """Add the rows of `problem`, from the structure `first` on; `after(equations, done, of)` follows each chunk.
+    """Add the rows of `problem`; `after(equations, done, of)` follows each batch of structures.
 
-    The baseline of `problem` is the origin of the equations. `most`: numbers at once, where memory is short.
+    The baseline of `problem` is the origin of the equations.
     """
-    targets, n = problem.targets, len(problem.structures)
+    n, before = len(problem.structures), how.first
+    for part in equations.grams:
+        part.accumulation = accumulation_on(part.device, equations.recipe.solver.accumulation)
+    tell("equations", before, n)
     compositions = Baseline.composition(problem.structures, equations.elements)
-    compositions *= problem.structures.counts.double()[:, None] ** -equations.recipe.size_exponent
-    known = targets["energies"].isfinite() if "energies" in targets else torch.zeros(n, dtype=torch.bool)
-    compositions, taken = compositions[known], int(known[:first].sum())
-    before = first
-    for part in equations.parts.values():
-        if isinstance(part, Gram):
-            part.accumulation = accumulation_on(part.device, equations.recipe.solver.accumulation)
-    tell("equations", first, n)
-    for kind, _, y, done in labelled_rows(
-        basis,
-        problem.structures,
-        targets,
-        equations.recipe.size_exponent,
-        lambda kind, n: equations.parts[kind].room(n),
-        first=first,
-        most=most,
-        environed=environed,
-    ):
-        if kind == "energies":
-            y = torch.cat([y[:, None], compositions[taken : taken + len(y)].to(y)], 1)
-            taken += len(y)
-        equations.parts[kind].take(y)
+    for done in write_rows(basis, problem, equations.recipe, equations.parts.__getitem__, how, compositions):
         if done > before:
             before = done
-            tell("equations", done, n, rate(equations.parts.values()))
+            tell("equations", done, n, equations.rate)
             if after is not None:
                 after(equations, done, n)
-    for part in equations.parts.values():
-        if isinstance(part, Gram):
-            part.close()
-
-
-def equations_of(
-    data: Dataset,
-    recipe: Recipe,
-    *,
-    basis: Drawn | None = None,
-    reference_energies: Mapping[int, float] | None = None,
-    device: torch.device | str = "cpu",
-    kernels: str | None = None,
-    progress: Progress | None = None,
-) -> Equations:
-    """The equations of all labels of `data`, in memory: to be solved more than once, or to grow.
-
-    `basis`: what has the axes and feature maps to use; by default they are drawn from the structures.
-    """
-    recipe.check()
-    structures = checked(data.structures, data.labels)
-    check_distances(structures)
-    elements = structures.elements if basis is None else basis.elements
-    if reference_energies is None:
-        baseline = fit_baseline(structures, data.labels.energies, elements)
-    else:
-        baseline = given_baseline(reference_energies, elements)
-    problem = Problem(structures, data.labels, baseline)
-    Memory().require(
-        memory_for_fit(recipe.features.n_weights(len(elements)), list(counts_of(problem.targets).values())),
-        f"Equations of {recipe.features.n_features} features",
-        "Use fewer features or structures.",
-    )
-    if basis is None:
-        drawn = draw(structures, recipe, np.random.default_rng(recipe.seed))
-    else:
-        drawn = basis.projection, basis.maps
-    prints = fingerprints(structures, data.labels)
-    given = reference_energies is not None
-    equations = empty(problem, prints, data.source.as_dict(), recipe, drawn, given=given, device=device)
-    ready = make_basis(elements, recipe, *drawn, device, kernels)
-    gather(equations, ready, problem, progress or (lambda *_: None))
-    return equations
-
-
-def rate(parts: Iterable[Part]) -> str:
-    """How fast the Gram products ran, such as 71 GFLOP/s; empty before the first one."""
-    grams = [part for part in parts if isinstance(part, Gram)]
-    seconds = sum(part.seconds for part in grams)
-    return f"{sum(part.flops for part in grams) / seconds / 1e9:.0f} GFLOP/s" if seconds else ""
-
-
-def fingerprints(structures: Structures, labels: Labels) -> Tensor:
-    """64 bits that tell each structure with its labels from others, (structures,) int64."""
-    parts = {"numbers": structures.numbers, "positions": structures.positions, "forces": labels.forces}
-    per_atom = [np.ascontiguousarray(part.numpy()) for part in parts.values() if part is not None]
-    whole = {"cells": structures.cells, "pbc": structures.periodic, "energy": labels.energies, "stress": labels.stress}
-    per_structure = [np.ascontiguousarray(part.numpy()) for part in whole.values() if part is not None]
-    # which labels there are is part of it: the same structure with fewer labels makes other equations
-    kinds = ",".join(labels.kinds).encode()
-    out = np.empty(len(structures), np.int64)
-    offsets = structures.offsets.tolist()
-    for s, (first, last) in enumerate(pairwise(offsets)):
-        digest = hashlib.blake2b(kinds, digest_size=8)
-        for values in per_atom:
-            digest.update(values[first:last].tobytes())
-        for values in per_structure:
-            digest.update(values[s].tobytes())
-        out[s] = np.frombuffer(digest.digest(), np.int64)[0]
-    return torch.from_numpy(out)
+    for part in equations.grams:
+        part.close()
 
 
 def merged(one: Equations, other: Equations, *, repeated: bool = False) -> Equations:
-    """The equations of both, which must be in the same basis, and are used up.
+    """Sum of two sets of equations, which must be in the same basis and are used up.
 
     A structure that is in both is refused unless `repeated`: it would count twice.
     """
-    if difference := basis_difference(one, other):
+    if difference := one.basis.difference(other.basis):
         raise InputError(
             f"Equations in different bases cannot be added: {difference}. Gather both in one basis: train the second "
             "with --basis and the model of the first."
@@ -281,130 +161,42 @@ def merged(one: Equations, other: Equations, *, repeated: bool = False) -> Equat
 def extended(
     equations: Equations,
     data: Dataset,
+    compute: Compute,
     *,
     remove: bool = False,
     repeated: bool = False,
-    device: torch.device | str = "cpu",
-    kernels: str | None = None,
-    progress: Progress | None = None,
+    tell: Progress = silent,
 ) -> Equations:
-    """The equations with the structures of `data` added, or taken out again; those given are used up.
+    """The equations with the structures of `data` added, or taken out again; the old ones are used up.
 
-    Only kinds of labels that the equations have are looked at. What is taken out must have gone in.
+    Only kinds of labels that the equations have are looked at. A structure can be taken out only if it went in.
     """
-    structures = checked(data.structures, data.labels)
-    check_distances(structures)
-    element_indices(structures.numbers, equations.elements)
     kinds = [kind for kind in data.labels.kinds if kind in equations.parts]
     if not kinds:
         raise InputError(f"{data.source.name} has none of the labels that the equations have: {list(equations.parts)}.")
+    structures = usable_structures(data, equations.elements)
     labels = Labels(**{kind: getattr(data.labels, kind) for kind in kinds})
-    prints = fingerprints(structures, labels)
+    problem = Problem(structures, labels, equations.references.origin, data.source.as_dict())
+    prints = problem.fingerprints
     left = _without(equations.structures, prints, data.source.name) if remove else None
     if left is None:
         _refuse_repeated(equations.structures, prints, repeated)
-    problem = Problem(structures, labels, equations.references.origin)
-    basis = make_basis(equations.elements, equations.recipe, equations.projection, equations.maps, device, kernels)
     sign = -1 if remove else 1
-    for kind, more in counts_of(problem.targets).items():
+    for kind, more in problem.rows.items():
         equations.parts[kind] = grown(equations.parts[kind], sign * more)
-    signed = [part for part in equations.parts.values() if isinstance(part, Gram)]
-    for part in signed:
+    for part in equations.grams:
         part.sign = float(sign)
-    gather(equations, basis, problem, progress or (lambda *_: None))
-    for part in signed:
+    gather(equations, equations.basis.ready(compute), problem, tell)
+    for part in equations.grams:
         part.sign = 1.0
-    how = f"without {len(data)} of {data.source.name}"
+    draws = [*equations.data.get("draws", []), f"without {len(data)} of {data.source.name}"]
     return replace(
         equations,
         references=equations.references.with_structures(structures, labels.energies, sign),
         structures=torch.cat([equations.structures, prints]) if left is None else left,
         atoms=equations.atoms + sign * structures.n_atoms,
-        data={**equations.data, "draws": [*equations.data.get("draws", []), how]}
-        if remove
-        else _together(equations.data, data.source.as_dict()),
+        data=equations.data | {"draws": draws} if remove else _together(equations.data, problem.source),
     )
-
-
-def solved(
-    equations: Equations,
-    recipe: Recipe | None = None,
-    *,
-    reference_energies: Mapping[int, float] | None = None,
-    use_up: bool = False,
-    judges: Sequence[Tensor] = (),
-    **more: Any,
-) -> Potential:
-    """The potential of these equations, with the ridge and the weights of `recipe`.
-
-    `use_up`: solve in the memory of the equations, which are worth nothing afterwards. A ridge that was chosen, and not
-    given, is then made larger where it is lost in rounding; and where the dual form suits the equations, others are
-    tried beside it, judged by groups of their rows that each are left out: `judges`.
-    """
-    recipe = equations.recipe if recipe is None else recipe
-    baseline = equations.baseline(reference_energies)
-    terms = equations.terms(recipe, baseline)
-    if not use_up:
-        return equations.potential(ridge_path(terms, [recipe.ridge])[0], recipe, baseline, **more)
-    least = least_ridge(equations.choice)
-    ridges = (recipe.ridge, *(factor * recipe.ridge for factor in LARGER if least is not None))
-    if least is not None and judges and dual_rows(list(equations.parts.values())) is not None:
-        weights, ridge, errors = solve_judged(terms, *ridges, judges=judges, least=least)
-        more["solution"] = {**more.get("solution", {}), "ridges": compared(errors)}
-        first = next(iter(errors))
-    else:
-        weights, ridge = solve(terms, *ridges)
-        first = ridge
-    if first != recipe.ridge:
-        warnings.warn(f"The ridge {recipe.ridge:g} is lost in rounding; {ridge:g} was taken.", stacklevel=2)
-    return equations.potential(weights, replace(recipe, ridge=ridge), baseline, **more)
-
-
-@dataclass(frozen=True)
-class Point:
-    """One point of a sweep."""
-
-    energy_weight: float
-    ridge: float
-    potential: Potential
-    errors: dict[str, float]  # root mean square of Z w − y over the rows of each kind, without weights
-
-
-def sweep(
-    equations: Equations,
-    energy_weights: Sequence[float],
-    ridges: Sequence[float],
-    *,
-    recipe: Recipe | None = None,
-    reference_energies: Mapping[int, float] | None = None,
-) -> list[Point]:
-    """The potential for each energy weight and each ridge, all from one pass over the data; ridges vary fastest.
-
-    A matrix of its own is needed beside the equations, which stay as they are.
-    """
-    base = equations.recipe if recipe is None else recipe
-    baseline = equations.baseline(reference_energies)
-    n = min(equations.n_weights, sum(equations.rows.values()))
-    # the eigendecomposition works in a copy and two more, and gives vectors
-    Memory().require(
-        8 * n**2 * (5 if len(ridges) >= EIGEN_FROM else 1),
-        f"A sweep over {len(ridges)} ridges with {n} weights",
-        f"Use fewer than {EIGEN_FROM} ridges at a time, or fewer features.",
-    )
-    points = []
-    for energy_weight in energy_weights:
-        weighted = replace(base, energy_weight=energy_weight)
-        terms = equations.terms(weighted, baseline)
-        for ridge, weights in zip(ridges, ridge_path(terms, ridges), strict=True):
-            chosen = replace(weighted, ridge=ridge)
-            chosen.check()
-            errors = {
-                kind: (term.squared_error(weights) / term.part.n) ** 0.5
-                for kind, term in zip(equations.parts, terms, strict=True)
-                if term.part.n
-            }
-            points.append(Point(energy_weight, ridge, equations.potential(weights, chosen, baseline), errors))
-    return points
 
 
 def _same_origin(one: Equations, other: Equations) -> bool:
@@ -421,7 +213,7 @@ def _refuse_repeated(there: Tensor, new: Tensor, repeated: bool) -> None:
 
 
 def _without(there: Tensor, gone: Tensor, name: str) -> Tensor:
-    """`there` with one occurrence of each of `gone` left out; an InputError if one is not there."""
+    """`there` without one occurrence of each of `gone`; an InputError if one is missing."""
     positions: dict[int, list[int]] = {}
     for at, value in enumerate(there.tolist()):
         positions.setdefault(value, []).append(at)
@@ -442,7 +234,7 @@ def _without(there: Tensor, gone: Tensor, name: str) -> Tensor:
 
 
 def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """Sources of data as `datasets.concatenate` puts them together."""
+    """Sources of both, as `concatenate` of data sets joins them."""
     parts = [
         part
         for source in (one, other)

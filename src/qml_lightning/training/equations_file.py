@@ -1,8 +1,8 @@
-"""Files of equations: what a fit gathered and the basis it did so in, to add to, to solve again, or to go on from."""
+"""Equations files: the equations of a fit with their basis, to add to, to solve again, or to resume from."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -11,23 +11,28 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..linear.normal_equations import Gram, Part, Rows, append, lower_tiles, memory_for
+from ..linear.normal_equations import Gram, Part, Rows, append, lower_tiles
 from ..machine.memory import Memory
 from ..machine.tensors import open_tensors, write_tensors
-from ..model.baseline import Baseline, References
-from ..model.file import basis_tensors, read_basis, read_tensor
+from ..model.baseline import References
+from ..model.basis import Basis
+from ..model.file import basis_tensors, read_baseline, read_basis, read_tensor
+from .chosen import Chosen
+from .costs import equations_memory
 from .equations import Equations
 
 FORMAT = "qml-lightning-equations"
-FORMAT_VERSION = 1  # raised when an older package could no longer read the file
+# Raised when an older package could no longer read the file. 2: representations have a kind.
+FORMAT_VERSION = 2
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far a fit has come: all rows of the first `done` structures are in."""
+    """Progress of a fit that is not finished: the equations hold all rows of the first `done` structures."""
 
     done: int
     of: int
+    share: str = ""  # of a fit by several ranks: whose structures these are, such as "rank 1 of 2"
 
 
 def save_equations(
@@ -38,20 +43,19 @@ def save_equations(
 
 
 def header_of(equations: Equations, position: Position | None = None) -> dict[str, Any]:
-    """The JSON header that `save_equations` writes."""
+    """JSON header of an equations file."""
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
         "elements": list(equations.elements),
-        "recipe": equations.recipe.as_dict(),
         "given_reference_energies": equations.given,
         "structures": len(equations.structures),
         "atoms": equations.atoms,
         "data": equations.data,
-        "choice": equations.choice,
+        **replace(equations.chosen, recipe=equations.recipe).header(),
         "n_weights": equations.n_weights,
         "parts": {kind: _form(part) for kind, part in equations.parts.items()},
-        "position": None if position is None else {"done": position.done, "of": position.of},
+        "position": None if position is None else asdict(position),
     }
 
 
@@ -67,7 +71,7 @@ def _tensors(equations: Equations) -> dict[str, Tensor]:
         "origin": equations.references.origin.energies,
         "references": equations.references.sums,
         "structures": equations.structures,
-        **basis_tensors(equations),
+        **basis_tensors(equations.basis),
     }
     for kind, part in equations.parts.items():
         rows = part if isinstance(part, Rows) else part.waiting
@@ -80,9 +84,15 @@ def _tensors(equations: Equations) -> dict[str, Tensor]:
 
 
 def read_equations_header(path: str | Path) -> dict[str, Any]:
-    """The JSON header of an equations file, checked to be ours and of a version that is known."""
+    """JSON header of an equations file, checked to be ours and of a known version."""
     with open_tensors(path, FORMAT, FORMAT_VERSION, "equations") as (header, _):
         return header
+
+
+def read_equations_basis(path: str | Path) -> Basis:
+    """Basis of an equations file, without its equations."""
+    with open_tensors(path, FORMAT, FORMAT_VERSION, "equations") as (header, file):
+        return read_basis(header, file)
 
 
 def load_equations(path: str | Path, *, device: torch.device | str = "cpu") -> Equations:
@@ -97,37 +107,31 @@ def load_equations(path: str | Path, *, device: torch.device | str = "cpu") -> E
 
 
 def load_state(path: str | Path, *, device: torch.device | str = "cpu") -> tuple[Equations, Position | None]:
-    """The equations of a file, and for a checkpoint how far it came."""
+    """Equations of a file, and the position of a checkpoint."""
     with open_tensors(path, FORMAT, FORMAT_VERSION, "equations") as (header, file):
         n = int(header["n_weights"])
         forms = header["parts"]
         Memory().require(
-            sum(memory_for(n + 1 if form["form"] == "gram" else form["capacity"], n) for form in forms.values()),
+            sum(equations_memory(n + 1 if form["form"] == "gram" else form["capacity"], n) for form in forms.values()),
             f"Reading equations for {n} weights",
             "Close other programs, or use a machine with more memory.",
         )
-        elements, recipe, projection, maps = read_basis(header, file)
-        k = 1 + len(elements)
-        if n != recipe.features.n_weights(len(elements)):
+        basis = read_basis(header, file)
+        k = 1 + len(basis.elements)
+        if n != basis.n_weights:
             raise KeyError(f"equations for {n} weights")
         position = header["position"]
         equations = Equations(
-            elements,
-            recipe,
-            projection,
-            maps,
+            basis,
             {kind: _read_part(file, kind, form, n, device) for kind, form in forms.items()},
-            References(
-                Baseline(elements, read_tensor(file, "origin", (len(elements),))),
-                read_tensor(file, "references", (k, k)),
-            ),
+            References(read_baseline(file, basis.elements, "origin"), read_tensor(file, "references", (k, k))),
             header["given_reference_energies"],
             read_tensor(file, "structures", (header["structures"],)),
             header["atoms"],
             header["data"],
-            header.get("choice"),  # files of before there was one
+            Chosen.from_header(header),
         )
-        return equations, None if position is None else Position(position["done"], position["of"])
+        return equations, None if position is None else Position(**position)
 
 
 def _read_part(file: Any, kind: str, form: dict[str, Any], n: int, device: torch.device | str) -> Part:

@@ -1,22 +1,19 @@
-"""The rows of all labels without the rows: products with weights and with residuals."""
+"""Rows of all labels as an operator: products with weights and with residuals, and no matrix."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
-from ..atoms.structures import Structures, batches
 from ..linear.preconditioner import Parted
-from ..model.basis import Basis
+from ..model.basis import ReadyBasis
 from ..model.recipe import Recipe
-from .rows import VOIGT, Environments, Tangents, environments
-
-# Atoms whose pairs and Jacobians are in memory at once while the environments are gathered.
-ATOMS_AT_ONCE = 2048
+from .environments import Environments, all_environments
+from .problem import Problem
+from .rows import row_factors
 
 
 @dataclass(frozen=True)
@@ -29,7 +26,7 @@ class MatrixFreeRows:
     precision of the basis and the same numbers each time; all products and sums with them are float64.
     """
 
-    basis: Basis
+    basis: ReadyBasis
     at: Environments
     kinds: tuple[str, ...]
     factor: Tensor  # (rows,) weight of each row, 0 where its label is not known
@@ -90,7 +87,7 @@ class MatrixFreeRows:
         return [self.at.n_structures if k == "energies" else self.at.tangents[k].n_rows for k in self.kinds]
 
     def parted(self, n_small: int) -> Parted:
-        """The same rows in the first `n_small` features of each map, the small model, and in the rest."""
+        """These rows in two parts: the first `n_small` features of each map (the small model), and the rest."""
         n, paired = self.basis.maps[0].n_features, self.basis.maps[0].paired
 
         def joined(small: Tensor, rest: Tensor) -> Tensor:
@@ -110,53 +107,15 @@ class MatrixFreeRows:
         return part
 
 
-def gather(basis: Basis, structures: Structures, kinds: Collection[str]) -> Environments:
-    """Environments and tangents of all structures, a bounded number of atoms at a time."""
-    first_atom = 0
-    rho, element, structure = [], [], []
-    moving: dict[str, list[tuple[Tangents, int, int]]] = {kind: [] for kind in kinds if kind != "energies"}
-    for index in batches(structures.counts, ATOMS_AT_ONCE):
-        part = structures.select(index)
-        at = environments(basis, part, kinds)
-        rho.append(at.rho)
-        element.append(at.element)
-        structure.append(at.structure + int(index[0]))
-        for kind, runs in moving.items():
-            per_row = {"forces": 3 * first_atom, "stress": len(VOIGT) * int(index[0])}[kind]
-            runs.append((at.tangents[kind], first_atom, per_row))
-        first_atom += part.n_atoms
-    return Environments(
-        torch.cat(rho),
-        torch.cat(element),
-        torch.cat(structure),
-        len(structures),
-        {
-            kind: Tangents(
-                torch.cat([part.vector for part, _, _ in runs]),
-                torch.cat([part.owner + atom for part, atom, _ in runs]),
-                torch.cat([part.row + row for part, _, row in runs]),
-                sum(part.n_rows for part, _, _ in runs),
-            )
-            for kind, runs in moving.items()
-        },
-    )
-
-
-def matrix_free(
-    basis: Basis, structures: Structures, targets: dict[str, Tensor], recipe: Recipe
-) -> tuple[MatrixFreeRows, Tensor]:
-    """The rows of `targets` (design.targets_of) as an operator, and their targets with the same factors, (rows,)."""
-    size = structures.counts.double() ** -recipe.size_exponent
+def matrix_free(basis: ReadyBasis, problem: Problem, recipe: Recipe) -> tuple[MatrixFreeRows, Tensor]:
+    """Rows of all labels as an operator, and their targets with the same factors, (rows,)."""
     factors, values = [], []
-    for kind, target in targets.items():
+    for kind, target in problem.targets.items():
         y = target.flatten()
-        factor = torch.full_like(y, recipe.weight_of(kind))
-        if kind != "forces":
-            factor *= size.repeat_interleave(len(y) // len(structures))
+        factor = row_factors(kind, y, problem.structures.counts, recipe)
         known = y.isfinite()
         factors.append(torch.where(known, factor, 0.0))
         values.append(torch.where(known, y * factor, 0.0))
-    rows = MatrixFreeRows(
-        basis, gather(basis, structures, targets), tuple(targets), torch.cat(factors).to(basis.device)
-    )
+    at = all_environments(basis, problem.structures, problem.targets)
+    rows = MatrixFreeRows(basis, at, tuple(problem.targets), torch.cat(factors).to(basis.device))
     return rows, torch.cat(values).to(basis.device)

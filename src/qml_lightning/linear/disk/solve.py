@@ -1,4 +1,4 @@
-"""Ridge regression from more equations than memory holds: Gram matrix and factor are on disk. Knows no atoms."""
+"""Ridge regression with a Gram matrix and its factor on disk. Knows no atoms."""
 
 from __future__ import annotations
 
@@ -6,26 +6,26 @@ import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
+from typing import Self
 
 import torch
 from torch import Tensor
 
 from ...machine.memory import short_of_memory
-from ..direct import NOT_FINITE, not_positive_definite
+from ..cholesky import NOT_FINITE, not_positive_definite
 from .tiles import STREAMING, TileFile, default_scratch
 
 # Rows of a tile: large enough for products and transfers at full rate; halved while memory is short.
 LARGEST_TILE, SMALLEST_TILE = 2048, 128
-# Tiles in memory at once, besides the panel: three stream in each file, the factorisation of one needs copies.
+# Tiles in memory at once, besides the panel: three stream in each file, and factorising one takes copies.
 TILES_AT_ONCE = 2 * STREAMING + 3
-# What libraries take for themselves during products.
+# Memory that libraries take for themselves during products.
 RESERVE = 48 * 1024**2
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How a memory budget is spent."""
+class Layout:
+    """Sizes of the pieces in which a matrix on disk is worked on."""
 
     n_rows: int
     n_columns: int
@@ -39,12 +39,12 @@ class Plan:
         return self.n_rows < self.n_columns
 
 
-def plan(n_rows: int, n_columns: int, memory: int, folder: Path | None = None) -> Plan:
-    """The largest tiles, then the widest panel, that `memory` bytes hold; or a ResourceError."""
+def layout(n_rows: int, n_columns: int, memory: int, folder: Path | None = None) -> Layout:
+    """The largest tiles, then the widest panel, that `memory` bytes hold; a ResourceError if they hold none."""
     tile = min(LARGEST_TILE, max(n_rows, n_columns))
-    while tile > SMALLEST_TILE and memory < _needed(n_columns, tile, 2 * tile):
+    while tile > SMALLEST_TILE and memory < bytes_in_memory(n_columns, tile, 2 * tile):
         tile = max(SMALLEST_TILE, tile // 2)
-    least = _needed(n_columns, tile, tile)
+    least = bytes_in_memory(n_columns, tile, tile)
     if memory < least:
         raise short_of_memory(
             least,
@@ -52,42 +52,40 @@ def plan(n_rows: int, n_columns: int, memory: int, folder: Path | None = None) -
             f"Training {n_columns} weights, even out of core,",
             "Use fewer features, or a higher limit of memory if there is one.",
         )
-    most = (memory - _needed(n_columns, tile, 0)) // (8 * (n_columns + tile)) // tile * tile
+    most = (memory - bytes_in_memory(n_columns, tile, 0)) // (8 * (n_columns + tile)) // tile * tile
     useful = -(-max(n_rows, n_columns) // tile) * tile
-    return Plan(n_rows, n_columns, tile, min(most, useful), folder or default_scratch())
+    return Layout(n_rows, n_columns, tile, min(most, useful), folder or default_scratch())
 
 
-def _needed(n_columns: int, tile: int, width: int) -> int:
-    """Bytes of a panel (or of waiting rows), a block of a tile's width for all of it, tiles and vectors."""
+def bytes_in_memory(n_columns: int, tile: int, width: int) -> int:
+    """Bytes of memory for a panel (or for waiting rows) with a block of a tile's width beside it, tiles and vectors."""
     return 8 * (width * (n_columns + tile) + TILES_AT_ONCE * tile**2 + 6 * n_columns) + RESERVE
 
 
 class OutOfCore:
     """Equations of any number of rows, in a bounded amount of memory. Use it in a `with` block."""
 
-    def __init__(self, plan: Plan) -> None:
-        self.plan = plan
+    def __init__(self, layout: Layout) -> None:
+        self.layout = layout
         self.n = 0
-        rows, columns, tile = plan.n_rows, plan.n_columns, plan.tile
-        self._size = rows if plan.dual else columns
+        rows, columns, tile = layout.n_rows, layout.n_columns, layout.tile
+        size = rows if layout.dual else columns
         with contextlib.ExitStack() as stack:
-            self.gram = stack.enter_context(TileFile(self._size, self._size, tile, plan.folder, symmetric=True))
+            self.gram = stack.enter_context(TileFile(size, size, tile, layout.folder, symmetric=True))
             # the dual form needs the rows again, for w = Zᵀ β
-            self.rows = stack.enter_context(TileFile(rows, columns, tile, plan.folder)) if plan.dual else None
+            self.rows = stack.enter_context(TileFile(rows, columns, tile, layout.folder)) if layout.dual else None
             self._files = stack.pop_all()
-        # one piece, first for waiting rows and then for the panel: what is freed is not always given back
-        self._space = torch.empty(plan.width * (columns + tile), dtype=torch.float64)
-        self._waiting, self._beside = _carved(self._space, min(plan.width, rows), columns)
+        # one piece, first for waiting rows and then for the panel: memory that is freed is not always given back
+        self._space = torch.empty(layout.width * (columns + tile), dtype=torch.float64)
+        self._waiting, self._beside = _carved(self._space, min(layout.width, rows), columns)
         self._n_waiting = 0
         self._targets = torch.empty(rows, dtype=torch.float64)
         self._moment = torch.zeros(columns, dtype=torch.float64)
 
-    def __enter__(self) -> OutOfCore:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, problem: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._files.close()
 
     @property
@@ -97,11 +95,11 @@ class OutOfCore:
         return sum(f.size for f in files), sum(f.bytes_read for f in files), sum(f.bytes_written for f in files)
 
     def room(self, n: int) -> Tensor:
-        """Where the next rows are to be written: (rows, columns), for n of them or for as many as can still wait."""
+        """Memory for the next n rows, or for as many as can still wait, (rows, columns)."""
         return self._waiting[self._n_waiting : self._n_waiting + n]
 
     def take(self, targets: Tensor) -> None:
-        """The rows are written, and these are their targets (rows,)."""
+        """Take the rows that were written, with these targets (rows,)."""
         n = len(targets)
         self._targets[self.n : self.n + n] = targets
         self.n += n
@@ -122,9 +120,9 @@ class OutOfCore:
             self._append(rows, self.rows)
 
     def _add_product(self, rows: Tensor) -> None:
-        """gram += rowsᵀ rows, tile after tile."""
+        """gram += rowsᵀ rows, tile by tile."""
         places = [(i, j) for i in range(self.gram.count[0]) for j in range(i + 1)]
-        if self.n == len(rows):  # the first: there is nothing to read yet
+        if self.n == len(rows):  # the first rows: there is nothing to read yet
             for i, j in places:
                 self.gram.write((i, j), rows[:, self.gram.span(i)].T @ rows[:, self.gram.span(j)])
             return
@@ -132,7 +130,7 @@ class OutOfCore:
             tile.addmm_(rows[:, self.gram.span(i)].T, rows[:, self.gram.span(j)])
 
     def _append(self, rows: Tensor, before: TileFile) -> None:
-        """The products of `rows` with all those before and with themselves, new rows of the matrix; then `rows`."""
+        """Write the products of `rows` with all rows before and with themselves, then `rows`."""
         start = self.n - len(rows)
         first, tile = start // before.tile, before.tile  # full buffers are whole tiles
         blocks = [(first + at // tile, slice(at, at + tile)) for at in range(0, len(rows), tile)]
@@ -153,30 +151,31 @@ class OutOfCore:
         """Weights w that minimise |Z w − y|² + ridge |w|². The matrix is overwritten by its factor."""
         self._flush()
         right = self._moment.clone() if self.rows is None else self._targets[: self.n].clone()
-        solution = solve_on_disk(self.gram, right, ridge, self._space, self.plan.width, tell)
+        _factorise(self.gram, right, ridge, self._space, self.layout.width, tell)
+        _substitute(self.gram, right)
         if self.rows is None:
-            return solution
-        weights = torch.zeros(self.plan.n_columns, dtype=torch.float64)
+            return right
+        weights = torch.zeros(self.layout.n_columns, dtype=torch.float64)
         rows, columns = self.rows.count
         for (i, j), tile in self.rows.stream([(i, j) for i in range(rows) for j in range(columns)]):
-            weights[self.rows.span(j, 1)].addmv_(tile.T, solution[self.rows.span(i)])
+            weights[self.rows.span(j, 1)].addmv_(tile.T, right[self.rows.span(i)])
         return weights
 
 
 def _carved(space: Tensor, rows: int, columns: int) -> tuple[Tensor, Tensor]:
-    """A matrix from the beginning of `space`, and what is left."""
+    """A matrix from the beginning of `space`, and the space left."""
     return space[: rows * columns].view(rows, columns), space[rows * columns :]
 
 
-def solve_on_disk(
+def _factorise(
     matrix: TileFile,
     right: Tensor,
     ridge: float,
     space: Tensor,
     width: int,
-    tell: Callable[[int, int], None] | None = None,
-) -> Tensor:
-    """(matrix + ridge)⁻¹ right, by Cholesky in place on disk; `right` is overwritten.
+    tell: Callable[[int, int], None] | None,
+) -> None:
+    """Overwrite `matrix` by the Cholesky factor L of matrix + ridge = LLᵀ, and `right` by L⁻¹ right.
 
     A panel of `width` columns at a time is in memory, in `space` (width · (size + tile) numbers). It is brought up to
     date by all columns before it, which stream past once for each panel, then factorised and written back.
@@ -189,42 +188,36 @@ def solve_on_disk(
         panel, rest = _carved(space, n - start, end - start)
         inside = [(i, j) for j in range(first, last) for i in range(j, count)]
 
-        def at(block: int, start: int = start) -> slice:
-            """Where a tile is in the panel."""
-            return slice(block * tile - start, min((block + 1) * tile, n) - start)
+        def at(number: int, start: int = start) -> slice:
+            """Rows or columns of the panel that a tile covers."""
+            return slice(number * tile - start, min((number + 1) * tile, n) - start)
 
         for (i, j), part in matrix.stream(inside):
             panel[at(i), at(j)] = part
             if i == j:
                 trace += float(part.diagonal().sum())
                 panel[at(i), at(j)].diagonal().add_(ridge)
-        head, _ = _carved(rest, end - start, tile)  # the rows of the panel, of the column that streams past
+        head, _ = _carved(rest, end - start, tile)  # the column that streams past, in the rows of the panel's columns
         for (i, _), part in matrix.stream([(i, k) for k in range(first) for i in range(first, count)]):
             if i < last:
                 head[at(i)] = part
             known = min(at(i).stop, end - start)
             panel[at(i), :known].addmm_(part, head[:known].T, alpha=-1)
         for j in range(first, last):
-            _factorise_column(panel, at(j), tile, right[start:], (n, ridge, trace))
+            if not _column_factorised(panel, at(j), tile, right[start:]):
+                rounding = trace * torch.finfo(torch.float64).eps
+                larger = f"Use a larger ridge (the matrix is known to about {rounding:.0e}) or fewer features."
+                raise not_positive_definite(n, ridge, larger if rounding < float("inf") else NOT_FINITE)
             for i in range(j, count):
                 matrix.write((i, j), panel[at(i), at(j)])
             if tell is not None:
                 tell(j + 1, count)
-    # the factor's transpose, from the last column to the first
-    backwards = [(i, j) for j in reversed(range(count)) for i in reversed(range(j, count))]
-    for (i, j), part in matrix.stream(backwards):
-        mine = right[matrix.span(j)]
-        if i > j:
-            mine.addmv_(part.T, right[matrix.span(i)], alpha=-1)
-        else:
-            mine.copy_(torch.linalg.solve_triangular(part.T, mine[:, None], upper=True)[:, 0])
-    return right
 
 
-def _factorise_column(panel: Tensor, at: slice, tile: int, right: Tensor, about: tuple[int, float, float]) -> None:
-    """A tile's width of columns of the panel becomes the factor; `right` (from the panel on) is solved for it.
+def _column_factorised(panel: Tensor, at: slice, tile: int, right: Tensor) -> bool:
+    """Whether a tile's width of columns of the panel has a factor; it is then there, and `right` is solved for it.
 
-    `about`: size, ridge and trace so far of the whole matrix, for the error.
+    `right` begins where the panel does.
     """
     column = panel[at.start :, at]
     if at.start:
@@ -232,18 +225,23 @@ def _factorise_column(panel: Tensor, at: slice, tile: int, right: Tensor, about:
     width = column.shape[1]
     factor, failed = torch.linalg.cholesky_ex(column[:width])
     if int(failed) or not bool(factor.diagonal().isfinite().all()):
-        n, ridge, trace = about
-        rounding = trace * torch.finfo(torch.float64).eps
-        raise not_positive_definite(
-            n,
-            ridge,
-            f"Use a larger ridge (the matrix is known to about {rounding:.0e}) or fewer features."
-            if rounding < float("inf")
-            else NOT_FINITE,
-        )
+        return False
     column[:width] = factor
     for below in column[width:].split(tile):
         below.copy_(torch.linalg.solve_triangular(factor.T, below, upper=True, left=False))
     mine = right[at]
     mine.copy_(torch.linalg.solve_triangular(factor, mine[:, None], upper=False)[:, 0])
     right[at.stop :].addmv_(column[width:], mine, alpha=-1)
+    return True
+
+
+def _substitute(factor: TileFile, right: Tensor) -> None:
+    """Overwrite `right` by L⁻ᵀ right, from the last column of the factor to the first."""
+    count = factor.count[0]
+    backwards = [(i, j) for j in reversed(range(count)) for i in reversed(range(j, count))]
+    for (i, j), part in factor.stream(backwards):
+        mine = right[factor.span(j)]
+        if i > j:
+            mine.addmv_(part.T, right[factor.span(i)], alpha=-1)
+        else:
+            mine.copy_(torch.linalg.solve_triangular(part.T, mine[:, None], upper=True)[:, 0])

@@ -1,1 +1,50 @@
-"""Representations of atomic environments, one file for each kind."""
+"""Representations of atomic environments: the interface of a kind, and the table of kinds.
+
+A new kind needs a file here, with its parameters and presets, a row in `KINDS`, and kernels of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, ClassVar, Protocol
+
+from ...kernels import FCHL19Arguments
+from . import fchl19
+from .fchl19 import FCHL19
+
+
+class Representation(Protocol):
+    """Parameters of a representation: a frozen dataclass that checks itself."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+    kind: ClassVar[str]  # its name in model files, and the family of kernels that compute it
+
+    @property
+    def cutoff(self) -> float:
+        """Largest distance of a neighbour that counts, in Å."""
+        ...
+
+    def arguments(self, n_elements: int) -> FCHL19Arguments:
+        """Arguments of the kernels, for `n_elements` elements; their `size` is the length of the vector."""
+        ...
+
+    def describe(self) -> str:
+        """Parameters in words, for people."""
+        ...
+
+
+KINDS: dict[str, type[Representation]] = {FCHL19.kind: FCHL19}
+PRESETS: dict[str, Representation] = {**fchl19.PRESETS}
+DEFAULT: Representation = fchl19.COSINE_SERIES
+
+
+def representation_as_dict(representation: Representation) -> dict[str, Any]:
+    """Parameters with their kind, for JSON."""
+    return {"kind": representation.kind, **asdict(representation)}
+
+
+def representation_from_dict(values: Mapping[str, Any]) -> Representation:
+    """The representation that `representation_as_dict` wrote. Files without a kind are older than the table."""
+    parameters = dict(values)
+    return KINDS[parameters.pop("kind", FCHL19.kind)](**parameters)

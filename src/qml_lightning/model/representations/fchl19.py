@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from ...errors import InputError
 from ...kernels import Angular, FCHL19Arguments
@@ -12,6 +13,8 @@ from ...kernels import Angular, FCHL19Arguments
 @dataclass(frozen=True)
 class FCHL19:
     """Parameters of the representation, as in the paper (docs/conventions.md)."""
+
+    kind: ClassVar[str] = "fchl19"
 
     cutoff: float = 6.0  # Å, of both body orders
     n_radial2: int = 24
@@ -41,28 +44,22 @@ class FCHL19:
         if self.n_angular < 1:
             raise InputError(f"The angular series needs at least one function, got {self.n_angular}.")
 
+    def describe(self) -> str:
+        """Parameters in words, for people."""
+        radial = f"{self.n_radial2} + {self.n_radial3} radial functions"
+        return f"FCHL19, cutoff {self.cutoff:g} Å, {radial}, angular {self.angular} of {self.n_angular}"
+
     def arguments(self, n_elements: int) -> FCHL19Arguments:
-        """What the kernels are told, for `n_elements` elements."""
+        """Arguments of the kernels, for `n_elements` elements."""
         weight3 = self.weight3 * math.sqrt(self.eta3 / math.pi)
         if self.angular == "pair":
             weight3 *= 2.0 * math.exp(-(self.zeta**2) / 2.0)
-        return FCHL19Arguments(
-            n_elements=n_elements,
-            n_radial2=self.n_radial2,
-            n_radial3=self.n_radial3,
-            angular=self.angular,
-            n_angular=self.n_angular,
-            cutoff=self.cutoff,
-            eta2=self.eta2,
-            eta3=self.eta3,
-            decay2=self.decay2,
-            decay3=self.decay3,
-            weight3=weight3,
-        )
+        taken_over = {name: value for name, value in vars(self).items() if name not in ("weight3", "zeta")}
+        return FCHL19Arguments(n_elements=n_elements, weight3=weight3, **taken_over)
 
 
-# The paper's two parameter sets, and the cosine series that serves better when there are many features; for energies
-# alone with the radial functions for energies, as a Monte Carlo search found them (benchmarks/monte_carlo.py).
+# The paper's two parameter sets, and a cosine series, which is better with many features. The series for energies alone
+# has the radial functions that a Monte Carlo search found (benchmarks, study monte_carlo).
 ENERGIES = FCHL19(n_radial2=23, n_radial3=22, eta2=0.27, eta3=5.6, decay2=2.78, decay3=2.1, weight3=60.1)
 ENERGIES_AND_FORCES = FCHL19()
 COSINE_SERIES = FCHL19(weight3=0.2, angular="series", n_angular=4)

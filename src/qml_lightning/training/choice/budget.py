@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
-from ...atoms.neighbours import pairs_within
-from ...linear.direct import memory_for_fit
 from ...machine.memory import Memory
 from ...model.recipe import Recipe
-from ..problem import BYTES_IN_FLIGHT, Problem, counts_of
+from ..costs import (
+    BYTES_IN_FLIGHT,
+    atoms_of_a_structure,
+    direct_memory,
+    iteration_operations,
+    pairs_of_a_structure,
+)
+from ..problem import Problem
 from ..rows import BATCH_NUMBERS
-from ..solvers.iterative import iteration_operations
 from .trials import Judges, Size
 
 # Part of the operations of the fit that the choice may take; and how many it always may, about half a second.
@@ -65,24 +67,22 @@ class _Cost:
 
 def _cost(problem: Problem, recipe: Recipe) -> _Cost:
     """Told by the first structures."""
-    sample = problem.structures.select(torch.arange(min(len(problem.structures), 10)))
-    pairs = len(pairs_within(sample, recipe.representation.cutoff, problem.baseline.elements).centre) / len(sample)
-    atoms = sample.n_atoms / len(sample)
+    pairs, atoms = pairs_of_a_structure(problem, recipe), atoms_of_a_structure(problem)
     moves = atoms + (3 * pairs if problem.targets.keys() - {"energies"} else 0)
-    of_each = recipe.features.weights_of_each(len(problem.baseline.elements))
+    of_each = recipe.features.weights_of_each(len(problem.elements))
     return _Cost(_rows(problem), atoms, pairs, moves, of_each)
 
 
 def _rows(problem: Problem) -> float:
     """Of a structure."""
-    return sum(counts_of(problem.targets).values()) / len(problem.structures)
+    return problem.n_rows / len(problem.structures)
 
 
 def planned(problem: Problem, recipe: Recipe, memory: Memory, iterates: bool = False) -> tuple[Size, Judges]:
     """Size of the smaller fits, the largest that the share of operations and half of the memory allow; and how many
     structures judge them, none where there is only one."""
     cost, n, full = _cost(problem, recipe), len(problem.structures), recipe.features.n_features
-    whole = iteration_operations(problem, recipe, full * cost.weights) if iterates else cost.operations(n, full)
+    whole = iteration_operations(problem, recipe) if iterates else cost.operations(n, full)
     budget = max(ALWAYS, SHARE * whole)
     # what judges cost, only once in a while: at most a third of it, and a sixth for those of energies alone
     wanted = max(1, n // 5, min(n // 3, 10))
@@ -105,7 +105,7 @@ def _size(problem: Problem, recipe: Recipe, cost: _Cost, budget: float, held: in
         if cost.operations(size.structures, n_features, held, PASSES, SOLUTIONS) > budget:
             continue
         for_judges = BYTES_IN_FLIGHT * BATCH_NUMBERS + 8 * weights * round(cost.rows * held)
-        if 2 * (memory_for_fit(weights, [round(cost.rows * size.structures)]) + for_judges) < memory.left:
+        if 2 * (direct_memory([round(cost.rows * size.structures)], weights) + for_judges) < memory.left:
             return size
     enough = max(ENOUGH_STRUCTURES, round(ENOUGH_ROWS * size.n_features * cost.weights / cost.rows))
     return Size(min(size.structures, enough), size.n_features)
@@ -115,7 +115,7 @@ def telling(problem: Problem, recipe: Recipe, size: Size) -> float:
     """The features that limit a fit of that size: more than it has rows make it the kernel's own, which has one best
     ridge. Aspirin, 100 structures: 3e-5, 1.5e-5, 5e-6, 4e-6 with 0.32, 0.64, 1.28, 2.56 features for each row."""
     rows = _rows(problem) * size.structures
-    return min(size.n_features, rows / recipe.features.weights_of_each(len(problem.baseline.elements)))
+    return min(size.n_features, rows / recipe.features.weights_of_each(len(problem.elements)))
 
 
 def unit(recipe: Recipe) -> int:

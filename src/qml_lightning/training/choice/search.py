@@ -8,12 +8,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-import torch
-
-from ...machine.memory import Memory
+from ...linear.ridge import Ridge
+from ...machine.compute import Compute
+from ...machine.progress import Progress, silent
 from ...model.recipe import Automatic, Recipe
 from ...model.representations.fchl19 import ENERGIES_SERIES
-from ..problem import Problem, Progress, batch_numbers, counts_of
+from ..chosen import Chosen
+from ..costs import batch_numbers
+from ..problem import Problem
 from .budget import PASSES, planned, telling, unit
 from .trials import Judges, Sampled, Size, SmallerFits, Trial
 
@@ -59,8 +61,18 @@ class Choice:
     trials: tuple[Trial, ...] = ()
     seconds: float = 0.0
 
+    def settled(self) -> Chosen:
+        """The recipe and its ridge for the fit, with the evidence."""
+        if self.best is None:
+            return Chosen.given(self.recipe)
+        return Chosen(
+            self.recipe,
+            Ridge(self.recipe.ridge, self.least_ridge if "ridge" in self.chosen else None),
+            self.as_dict(),
+        )
+
     def as_dict(self) -> dict[str, Any]:
-        """For the header of a model, which has the recipe already."""
+        """Evidence for the header of a model, which has the recipe already."""
         solved = [asdict(trial) for trial in self.trials if math.isfinite(trial.score)]
         told = asdict(replace(self, trials=())) | {"chosen": list(self.chosen), "trials": solved}
         del told["recipe"]
@@ -71,11 +83,9 @@ def choose(
     problem: Problem,
     automatic: Automatic,
     *,
-    device: torch.device | str = "cpu",
-    kernels: str | None = None,
-    memory: Memory | None = None,
+    compute: Compute | None = None,
     iterates: bool = False,
-    tell: Progress = lambda *_: None,
+    tell: Progress = silent,
 ) -> Choice:
     """The recipe with its free fields as smaller fits to a part of `problem` find them best for another part.
 
@@ -84,7 +94,8 @@ def choose(
     carried to the full size. The rank is told by the environments, without a fit. `iterates`: whether the fit will form
     no Gram matrix, in which a ridge can be lost.
     """
-    started, memory, sampled = time.perf_counter(), memory or Memory(), Sampled(problem.structures)
+    started, compute, sampled = time.perf_counter(), compute or Compute(), Sampled(problem.structures)
+    memory = compute.memory
     free = _free(problem, automatic)
     start = _ranked(automatic.start, sampled) if "rank" in free else automatic.start
     size, judges = planned(problem, start, memory, iterates)
@@ -92,7 +103,7 @@ def choose(
         return Choice(automatic.start)
     most = None if memory.limit is None else batch_numbers(size.n_features, problem, memory.left)
     fits = SmallerFits(
-        problem, start, judges, device=device, kernels=kernels, most=most, remembers=memory.left // 8,
+        problem, start, judges, compute=compute, most=most, remembers=memory.left // 8,
         sampled=sampled, passed=lambda n: tell("choosing", min(n, PASSES), PASSES + 1),
     )  # fmt: skip
     tell("choosing", 0, PASSES + 1)
@@ -171,8 +182,8 @@ def _free(problem: Problem, automatic: Automatic) -> tuple[str, ...]:
     free = tuple(name for name in automatic.free if name not in needless)
     if len(problem.structures) >= FEW_STRUCTURES:
         return free
-    weights = automatic.start.features.n_weights(len(problem.baseline.elements))
-    enough = sum(counts_of(problem.targets).values()) > weights
+    weights = automatic.start.features.n_weights(len(problem.elements))
+    enough = problem.n_rows > weights
     return tuple(name for name in free if name == "ridge" and enough)
 
 

@@ -14,14 +14,16 @@ from ...atoms.structures import Labels, Structures
 from ...errors import SolveError
 from ...linear.direct import Term, dual_rows, inner_products, ridge_path
 from ...linear.normal_equations import Part, Rows, as_gram
-from ...model.basis import Basis, make_basis, sample_environments
+from ...machine.compute import Compute
+from ...model.basis import Basis, ReadyBasis, sample_environments
 from ...model.features import draw_maps
 from ...model.projection import Directions, directions, principal_axes
 from ...model.recipe import Recipe
-from ...model.representations.fchl19 import FCHL19, PRESETS
+from ...model.representations import PRESETS, Representation
+from ..environments import Environing, Environments, environments
 from ..equations import Equations, empty, gather
-from ..problem import Problem, counts_of
-from ..rows import VOIGT, Environing, Environments, environments, labelled_rows
+from ..problem import VOIGT, Problem
+from ..rows import Pass, write_rows
 
 # Below this part of the trace of the Gram matrix, for each of its columns, a ridge is lost in rounding: benzene, whose
 # energies weigh most, at 5e-21 with 2048 and with 4096 features.
@@ -91,7 +93,7 @@ class _Remembered:
             self.of[whose], self.known[whose] = of, {}
         there, done = self.known[whose], 0
 
-        def known(basis: Basis, part: Structures, kinds: Collection[str]) -> Environments:
+        def known(basis: ReadyBasis, part: Structures, kinds: Collection[str]) -> Environments:
             nonlocal done
             batch, done = (done, len(part)), done + len(part)
             if batch in there:
@@ -113,7 +115,7 @@ class Sampled:
     """Directions of the environments of all structures, found once for each representation."""
 
     structures: Structures
-    known: dict[FCHL19, list[Directions]] = field(default_factory=dict)
+    known: dict[Representation, list[Directions]] = field(default_factory=dict)
 
     def of(self, recipe: Recipe) -> list[Directions]:
         """Those that the fit itself will find: nothing of the labels is in them."""
@@ -132,8 +134,7 @@ class SmallerFits:
         recipe: Recipe,
         judges: Judges,
         *,
-        device: torch.device | str = "cpu",
-        kernels: str | None = None,
+        compute: Compute | None = None,
         most: int | None = None,
         remembers: int = MOST_REMEMBERED,
         sampled: Sampled | None = None,
@@ -141,7 +142,7 @@ class SmallerFits:
     ) -> None:
         """`most`: numbers at once, where memory is short. `remembers`: bytes of environments that are kept, at most.
         `passed` is told how often the data were passed."""
-        self.problem, self.device, self.kernels, self.most, self.passed = problem, device, kernels, most, passed
+        self.problem, self.compute, self.most, self.passed = problem, compute or Compute(), most, passed
         order = torch.from_numpy(np.random.RandomState(recipe.seed).permutation(len(problem.structures)))
         held, more = order[: judges.structures], order[judges.structures :][: judges.more_energies]
         self.held = [problem.select(held.sort().values)]
@@ -196,13 +197,12 @@ class SmallerFits:
         recipe = replace(recipe, features=replace(recipe.features, n_features=size.n_features))
         elements = self.problem.baseline.elements
         maps = draw_maps(recipe.features, len(elements), recipe.rank, np.random.default_rng(recipe.seed))
-        drawn = (principal_axes(self.sampled.of(recipe), recipe.rank), maps)
-        basis = make_basis(elements, recipe, *drawn, self.device, self.kernels)
+        drawn = Basis(elements, recipe, principal_axes(self.sampled.of(recipe), recipe.rank), maps)
+        basis = drawn.ready(self.compute)
         learn = self.problem.select(self.order[: size.structures].sort().values)
-        prints = torch.zeros(0, dtype=torch.int64)
-        equations = empty(learn, prints, {}, recipe, drawn, given=True, device=self.device)
+        equations = empty(learn, drawn, device=self.compute.device)
         environed = self.remembered.environed("learnt", (size, recipe.rank, recipe.representation))
-        gather(equations, basis, learn, lambda *_: None, most=self.most, environed=environed)
+        gather(equations, basis, learn, how=Pass(most=self.most, environments=environed))
         # many solutions are wanted of them: their products are made once
         if (rows := dual_rows(list(equations.parts.values()))) is not None:
             return _Surface(equations, inner_products(rows), self._judges(basis, recipe))
@@ -211,23 +211,14 @@ class SmallerFits:
                 equations.parts[kind] = as_gram(part)
         return _Surface(equations, None, self._judges(basis, recipe))
 
-    def _judges(self, basis: Basis, recipe: Recipe) -> dict[str, Rows]:
-        counts = [counts_of(held.targets) for held in self.held]
-        total = {kind: sum(of_some.get(kind, 0) for of_some in counts) for kind in counts[0]}
-        rows = {kind: Rows(basis.n_weights, n, self.device) for kind, n in total.items() if n}
+    def _judges(self, basis: ReadyBasis, recipe: Recipe) -> dict[str, Rows]:
+        total = {kind: sum(held.rows.get(kind, 0) for held in self.held) for kind in self.held[0].rows}
+        rows = {kind: Rows(basis.n_weights, n, self.compute.device) for kind, n in total.items()}
         for number, held in enumerate(self.held):
-            targets = {kind: y for kind, y in held.targets.items() if kind in rows}
-            for kind, _, y, _ in labelled_rows(
-                basis,
-                held.structures,
-                targets,
-                recipe.size_exponent,
-                lambda kind, n: rows[kind].room(n),
-                most=self.most,
-                environed=self.remembered.environed(f"held {number}", (recipe.rank, recipe.representation)),
-            ):
-                rows[kind].take(y)
-        return rows
+            known = self.remembered.environed(f"held {number}", (recipe.rank, recipe.representation))
+            for _ in write_rows(basis, held, recipe, rows.__getitem__, Pass(most=self.most, environments=known)):
+                pass
+        return {kind: part for kind, part in rows.items() if part.n}
 
     def _scale(self, kind: str, recipe: Recipe) -> Tensor | float:
         """What turns the error of a row into that of an energy or a stress."""

@@ -1,0 +1,194 @@
+"""The public functions: fit, save, load. They check what they are given once, and dispatch by kind of model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict, Unpack, overload
+
+import torch
+
+from .atoms.dataset import Dataset
+from .errors import InputError
+from .exact import ExactPotential, ExactRecipe
+from .exact import file as exact_file
+from .exact.fit import fit as fit_exact
+from .machine.compute import Compute
+from .machine.memory import Memory
+from .machine.progress import Progress, silent
+from .machine.ranks import Ranks
+from .machine.tensors import open_tensors
+from .model import file as features_file
+from .model.basis import Basis
+from .model.potential import Model, Potential
+from .model.recipe import AUTOMATIC, Automatic, Recipe
+from .training.fit import fit as fit_features
+from .training.keep import SECONDS, Keep
+from .training.plan import Plan, plan_fit, refuse_impossible
+from .training.problem import Learn, Problem
+
+AnyRecipe = Recipe | Automatic | ExactRecipe
+AnyPotential = Potential | ExactPotential
+
+
+class FitOptions(TypedDict, total=False):
+    """Keywords of `fit`."""
+
+    targets: Sequence[str] | None  # labels to learn from: some of "energies", "forces", "stress"; all by default
+    reference_energies: Mapping[int, float] | None  # eV by atomic number; by default from least squares
+    basis: Potential | Basis | None  # axes and feature maps to use, so that the equations of both can be added
+    equations: str | Path | None  # file to keep the equations in
+    checkpoint: str | Path | None  # file for the state of a long fit; delete it at the end
+    checkpoint_seconds: float
+    resume: bool  # go on from the checkpoint, if there is one
+    overwrite: bool  # replace an equations file that exists
+    device: torch.device | str
+    kernels: str | None  # name of a back-end; None: the best one
+    memory_limit: int | None  # bytes that the process may have in memory
+    scratch: str | Path | None  # folder for equations that do not fit in memory
+    ranks: Ranks | None  # processes that share the work (machine.ranks.joined), each with the same data
+
+
+@dataclass(frozen=True)
+class Request:
+    """A fit that is asked for, checked as far as that needs no data."""
+
+    recipe: AnyRecipe
+    learn: Learn
+    compute: Compute
+    keep: Keep
+    basis: Basis | None = None
+
+    @classmethod
+    def of(cls, recipe: AnyRecipe = AUTOMATIC, **options: Unpack[FitOptions]) -> Request:
+        """Options in their groups; an InputError if two of them exclude each other, or a file cannot be written."""
+        if unknown := set(options) - FitOptions.__annotations__.keys():
+            raise TypeError(
+                f"fit has no option {', '.join(sorted(unknown))}. It has {', '.join(FitOptions.__annotations__)}."
+            )
+        recipe.check()
+        given = options.get("basis")
+        memory = Memory(options.get("memory_limit"), _path(options.get("scratch")))
+        compute = Compute(options.get("device", "cpu"), options.get("kernels"), memory, options.get("ranks"))
+        keep = Keep(
+            _path(options.get("equations")),
+            _path(options.get("checkpoint")),
+            options.get("checkpoint_seconds", SECONDS),
+            options.get("resume", False),
+            options.get("overwrite", False),
+        )
+        basis = given.basis if isinstance(given, Potential) else given
+        learn = Learn(options.get("targets"), options.get("reference_energies"))
+        if isinstance(recipe, ExactRecipe):
+            _refuse_for_exact(compute, keep, basis)
+        else:
+            refuse_impossible(recipe.start if isinstance(recipe, Automatic) else recipe, compute, keep)
+        return cls(recipe, learn, compute, keep.checked(compute), basis)
+
+    @property
+    def start(self) -> Recipe | ExactRecipe:
+        """The recipe, or the start of the search for one."""
+        if isinstance(self.recipe, Automatic):
+            return self.recipe.start if self.basis is None else self.basis.recipe
+        return self.recipe
+
+    def problem(self, data: Dataset) -> Problem:
+        """The problem of learning from `data`, checked."""
+        elements = None if self.basis is None else self.basis.elements
+        return Problem.of(data, self.learn, elements=elements, compute=self.compute)
+
+    def plan(self, problem: Problem) -> Plan | None:
+        """Solver with its cost and the reason, without any work; None for explicit kernels, which have one solver."""
+        start = self.start
+        return None if isinstance(start, ExactRecipe) else plan_fit(problem, start, self.compute, self.keep)
+
+    def fit(self, problem: Problem, tell: Progress = silent) -> AnyPotential:
+        """The potential that solves the problem."""
+        if isinstance(self.recipe, ExactRecipe):
+            return fit_exact(problem, self.recipe, self.compute, tell)
+        return fit_features(problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell)
+
+
+def _path(given: str | Path | None) -> Path | None:
+    return None if given is None else Path(given).expanduser()
+
+
+def _refuse_for_exact(compute: Compute, keep: Keep, basis: Basis | None) -> None:
+    """Raise an InputError for wishes that explicit kernels cannot honour."""
+    wishes = {
+        "a limit of memory": compute.memory.limit is not None,
+        "several ranks": compute.ranks is not None,
+        "equations to keep": keep.equations is not None,
+        "checkpoints": keep.checkpoint is not None,
+        "the basis of another model": basis is not None,
+    }
+    if wanted := [wish for wish, asked in wishes.items() if asked]:
+        raise InputError(
+            f"Explicit kernels run in the memory of one process and have no random features: {' and '.join(wanted)} "
+            "cannot be had with them. Leave that out, or use random features."
+        )
+
+
+@overload
+def fit(
+    data: Dataset, recipe: Recipe | Automatic = ..., *, progress: Progress = ..., **options: Unpack[FitOptions]
+) -> Potential: ...
+
+
+@overload
+def fit(
+    data: Dataset, recipe: ExactRecipe, *, progress: Progress = ..., **options: Unpack[FitOptions]
+) -> ExactPotential: ...
+
+
+def fit(
+    data: Dataset, recipe: AnyRecipe = AUTOMATIC, *, progress: Progress = silent, **options: Unpack[FitOptions]
+) -> AnyPotential:
+    """The potential that minimises the weighted squared error of the labels plus ridge · |weights|².
+
+    `recipe`: random features with width, ridge, energy weight and rank chosen from the data (`recipes.AUTOMATIC`) or
+    given (`recipes.DEFAULT`); or explicit kernels (`exact.OQML`, `exact.GPR`).
+    `targets`: labels to learn from, some of "energies", "forces", "stress"; by default all that there are.
+    `reference_energies`: eV by atomic number; by default from least squares.
+    `basis`: a potential whose axes and feature maps to use, so that the equations of both can be added.
+    `equations`: file to keep the equations in (one that exists only with `overwrite`).
+    `checkpoint`: file for the state of the fit every `checkpoint_seconds`, and with `resume` to go on from; delete it
+    at the end.
+    `device`, `kernels`: where to compute, and the name of a back-end instead of the best one.
+    `memory_limit`: bytes that the process may have in memory; equations that do not fit (without a limit: in the memory
+    of the machine) are gathered on disk, in the folder `scratch`.
+    `ranks`: processes that share the work (`machine.ranks.joined`), each with the same data.
+    """
+    request = Request.of(recipe, **options)
+    return request.fit(request.problem(data), progress)
+
+
+def header_of(potential: Model) -> dict[str, Any]:
+    """JSON header of the file of a model."""
+    return (
+        exact_file.header_of(potential)
+        if isinstance(potential, ExactPotential)
+        else features_file.header_of(_features(potential))
+    )
+
+
+def _features(potential: Model) -> Potential:
+    assert isinstance(potential, Potential)  # there are two kinds
+    return potential
+
+
+def save(potential: Model, path: str | Path, *, overwrite: bool = False) -> None:
+    """Write a model as safetensors with a JSON header, atomically; an existing file is kept unless `overwrite`."""
+    if isinstance(potential, ExactPotential):
+        tensors = exact_file.tensors_of(potential)
+    else:
+        tensors = features_file.tensors_of(_features(potential))
+    features_file.write_model(path, header_of(potential), tensors, overwrite=overwrite)
+
+
+def load(path: str | Path) -> AnyPotential:
+    """The potential that `save` wrote, of either kind. Nothing in the file is executed."""
+    with open_tensors(path, features_file.FORMAT, features_file.FORMAT_VERSION, "model") as (header, file):
+        exact = header.get("kind", "features") == "exact"
+        return exact_file.read_potential(header, file) if exact else features_file.read_potential(header, file)

@@ -1,0 +1,56 @@
+"""Model files with explicit kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor
+
+from ..model.file import common_header, read_axes, read_baseline, read_tensor
+from ..model.provenance import Provenance
+from .potential import ExactPotential, whole_representation
+from .recipe import ExactRecipe
+
+
+def header_of(potential: ExactPotential) -> dict[str, Any]:
+    """JSON header of a model with explicit kernels."""
+    return common_header(potential, "exact", potential.recipe.as_dict())
+
+
+def tensors_of(potential: ExactPotential) -> dict[str, Tensor]:
+    """Weights, training environments, and axes if there are any."""
+    tensors = {
+        "weights": potential.weights,
+        "baseline": potential.baseline.energies,
+        "element": potential.element,
+        "environments": potential.environments,
+    }
+    if potential.directions is not None:
+        tensors["directions"] = potential.directions
+    if potential.recipe.rank is not None:
+        tensors |= {"projection": potential.projection.matrices, "explained": potential.projection.explained}
+    return tensors
+
+
+def read_potential(header: Mapping[str, Any], file: Any) -> ExactPotential:
+    """The potential with this header and these tensors."""
+    elements, recipe = tuple(header["elements"]), ExactRecipe.from_dict(header["recipe"])
+    element: Tensor = file.get_tensor("element")
+    n, m = len(elements), len(element)
+    if recipe.rank is None:
+        projection = whole_representation(n, recipe)
+    else:
+        projection = read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank)
+    columns = projection.matrices.shape[2]
+    return ExactPotential(
+        elements,
+        recipe,
+        projection,
+        element,
+        read_tensor(file, "environments", (m, columns)),
+        read_tensor(file, "weights", (m,)),
+        read_tensor(file, "directions", (m, columns)) if "directions" in file.keys() else None,  # noqa: SIM118
+        read_baseline(file, elements, "baseline"),
+        Provenance.from_dict(header["provenance"]),
+    )

@@ -1,0 +1,37 @@
+"""What a fit computes with: device, kernels, memory and the processes that share the work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import torch
+
+from .memory import Memory
+from .ranks import Ranks
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Compute:
+    """Device, kernels, memory and ranks of a fit or a prediction."""
+
+    device: torch.device | str = "cpu"
+    kernels: str | None = None  # name of a back-end; None: the best one for the device
+    memory: Memory = field(default_factory=Memory)  # limit, and the folder for scratch files
+    ranks: Ranks | None = None  # processes that share the work; None: this one alone
+
+    @property
+    def processes(self) -> int:
+        """Processes of this fit on this machine: each holds equations of its own."""
+        return 1 if self.ranks is None else self.ranks.local_size
+
+    def on_first(self, work: Callable[[], T]) -> T:
+        """Result of `work`: computed here, or by the first rank and sent to all of them."""
+        return work() if self.ranks is None else self.ranks.first(work)
+
+    def alone(self) -> Compute:
+        """This machine without the other ranks."""
+        return replace(self, ranks=None)

@@ -1,0 +1,153 @@
+"""Prediction: energies, forces and stress of structures, with a model that is ready on a device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..atoms.neighbours import Pairs, SkinnedPairs, element_indices, pairs_within, skinned_pairs
+from ..atoms.structures import Structures, batches, structures_from_ase
+from ..kernels import WholePath
+from .basis import ReadyBasis
+from .projection import lift, project
+
+if TYPE_CHECKING:
+    from ase import Atoms
+
+    from .potential import Model
+
+# Energies of projected environments of an element, (n,) float64, and their gradients, (n, rank).
+LocalModel = Callable[[int, Tensor], tuple[Tensor, Tensor]]
+
+# Atoms whose environments are in memory at once during prediction.
+ATOMS_AT_ONCE = 4096
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Energies, forces and stress of a batch of structures, in eV and Å, float64 on the CPU."""
+
+    energies: Tensor  # (structures,)
+    atom_energies: Tensor  # (atoms,)
+    forces: Tensor | None = None  # (atoms, 3)
+    stress: Tensor | None = None  # (structures, 3, 3), tension positive; NaN for a structure without a cell
+
+    @classmethod
+    def joined(cls, parts: Sequence[Prediction]) -> Prediction:
+        """One prediction for the structures of all parts, in their order."""
+        columns = {one.name: [getattr(part, one.name) for part in parts] for one in fields(cls)}
+        return cls(**{name: torch.cat(values) for name, values in columns.items() if values[0] is not None})
+
+
+class Predictor:
+    """A model on one device, in one precision, with the kernels that serve it."""
+
+    def __init__(
+        self, potential: Model, basis: ReadyBasis, skin: float, local: LocalModel, whole_path: WholePath | None = None
+    ) -> None:
+        self.potential = potential
+        self.basis = basis
+        self.skin = skin
+        self._local = local
+        self._pairs: SkinnedPairs | None = None
+        self._lists_made = 0
+        self._whole_path = whole_path
+
+    @property
+    def cutoff(self) -> float:
+        return self.basis.arguments.cutoff
+
+    @property
+    def lists_made(self) -> int:
+        """Number of neighbour lists made so far."""
+        return self._lists_made if self._whole_path is None else self._whole_path.lists_made
+
+    def predict(
+        self, structures: Structures | Atoms | Sequence[Atoms], *, forces: bool = True, stress: bool | None = None
+    ) -> Prediction:
+        """Energies, and forces and stress if wanted, a bounded number of atoms at a time."""
+        if not isinstance(structures, Structures):
+            structures = structures_from_ase(structures)
+        if stress is None:
+            stress = structures.has_volume
+        if self._whole_path is not None:
+            return self._predict_at_once(self._whole_path, structures, forces=forces, stress=stress)
+        if self.skin > 0:
+            return self.predict_pairs(structures, self._kept_pairs(structures), forces=forces, stress=stress)
+        parts = []
+        for part in _runs(structures):
+            pairs = pairs_within(part, self.cutoff, self.basis.elements)
+            self._lists_made += 1
+            parts.append(self.predict_pairs(part, pairs, forces=forces, stress=stress))
+        return Prediction.joined(parts)
+
+    def _predict_at_once(self, path: WholePath, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
+        energies, atom_energies, force, virial = path.predict(
+            structures.offsets.contiguous(),
+            element_indices(structures.numbers, self.basis.elements),
+            structures.positions.contiguous(),
+            structures.cells.contiguous(),
+            structures.periodic.contiguous(),
+            forces=forces,
+            virial=stress,
+        )
+        per_volume = None if virial is None else virial / structures.volumes[:, None, None]
+        return Prediction(energies, atom_energies, force, per_volume)
+
+    def _kept_pairs(self, structures: Structures) -> Pairs:
+        if self._pairs is None or not self._pairs.serve(structures):
+            self._pairs = skinned_pairs(structures, self.cutoff, self.skin, self.basis.elements)
+            self._lists_made += 1
+        return self._pairs.now(structures)
+
+    def predict_pairs(self, structures: Structures, pairs: Pairs, *, forces: bool, stress: bool) -> Prediction:
+        """Prediction from pairs that are known already: molecular dynamics uses them again."""
+        basis = self.basis
+        element = element_indices(structures.numbers, basis.elements).to(basis.device)
+        segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
+        values = basis.kernels.fchl19(basis.arguments, structures.n_atoms, segments, vectors)
+        rho = project(basis.projections, values, element)
+        energy = torch.zeros(structures.n_atoms, dtype=torch.float64, device=basis.device)
+        slope = torch.zeros_like(rho)
+        for e in range(len(basis.elements)):
+            atoms = (element == e).nonzero()[:, 0]
+            energy[atoms], slope[atoms] = self._local(e, rho[atoms].contiguous())
+        atom_energies = energy.cpu() + self.potential.baseline.per_atom(structures)
+        energies = torch.zeros(len(structures), dtype=torch.float64)
+        energies.index_add_(0, structures.structure_of_atom, atom_energies)
+        if not (forces or stress):
+            return Prediction(energies, atom_energies)
+        gradient = basis.kernels.fchl19_pullback(
+            basis.arguments, structures.n_atoms, segments, vectors, lift(basis.projections, slope, element)
+        )
+        gradient = gradient.double().cpu()
+        return Prediction(
+            energies,
+            atom_energies,
+            forces_from(structures, pairs, gradient) if forces else None,
+            stress_from(structures, pairs, gradient) if stress else None,
+        )
+
+
+def forces_from(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tensor:
+    """Forces from the gradient of the energy by the pair vectors, (atoms, 3)."""
+    out = torch.zeros(structures.n_atoms, 3, dtype=torch.float64)
+    return out.index_add_(0, pairs.centre, gradient).index_add_(0, pairs.neighbour, gradient, alpha=-1)
+
+
+def stress_from(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tensor:
+    """Derivative of the energy by strain over the volume, symmetric, (structures, 3, 3)."""
+    outer = pairs.vector[:, :, None] * gradient[:, None, :]
+    virial = torch.zeros(len(structures), 3, 3, dtype=torch.float64)
+    virial.index_add_(0, structures.structure_of_atom[pairs.centre], outer)
+    return 0.5 * (virial + virial.transpose(1, 2)) / structures.volumes[:, None, None]
+
+
+def _runs(structures: Structures) -> Iterator[Structures]:
+    """Structures in batches of at most ATOMS_AT_ONCE atoms."""
+    for index in batches(structures.counts, ATOMS_AT_ONCE):
+        yield structures if len(index) == len(structures) else structures.select(index)

@@ -1,0 +1,90 @@
+"""Cost model of a fit: operations, and bytes in memory and on disk, of each solver.
+
+Operations are multiply-adds of a matrix product, or other work that takes as long. All formulas of cost stand here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from ..atoms.neighbours import pairs_within
+from ..linear.krylov import WINDOW
+from ..linear.normal_equations import BUFFER_BYTES
+from ..model.recipe import Recipe
+from .problem import VOIGT, Problem
+from .rows import BATCH_NUMBERS
+
+# Bytes in flight for each number of a batch of rows. The rows are written where they wait; these are the tangents.
+BYTES_IN_FLIGHT = 24
+# Steps of an iteration, as planned, and operations of a step for each feature of an atom: sine and cosine, transforms
+# there and back, in a product and a transposed one.
+STEPS, STEP_OPERATIONS = 100, 180.0
+# Structures that tell how many pairs there are.
+SAMPLED = 10
+
+
+def equations_memory(n_rows: int, n_weights: int) -> int:
+    """Bytes of the equations of one kind of label: rows, or a Gram matrix and the rows that wait for it."""
+    return 8 * n_weights * min(n_rows, n_weights) + (BUFFER_BYTES if n_rows > n_weights else 0)
+
+
+def direct_memory(rows: Sequence[int], n_weights: int, processes: int = 1) -> int:
+    """Bytes to gather the rows of each kind, in each process, and to solve the equations in one of them."""
+    # the dual matrix, or the sum of the normal equations, which takes the place of a Gram matrix if there is one
+    solving = 8 * min(sum(rows), n_weights) ** 2 if max(rows) <= n_weights else 0
+    return processes * sum(equations_memory(n, n_weights) for n in rows) + solving
+
+
+def direct_operations(n_rows: int, n_weights: int) -> float:
+    """Operations of a direct solution: Gram matrix (or products of the rows) and Cholesky factorisation."""
+    smaller = min(n_rows, n_weights)
+    return float(n_rows) * n_weights * smaller + smaller**3 / 3
+
+
+def disk_bytes(n_rows: int, n_weights: int) -> int:
+    """Bytes on disk: half of a Gram matrix, or half of the products of the rows and the rows themselves."""
+    return 4 * n_weights**2 if n_rows >= n_weights else 4 * n_rows**2 + 8 * n_rows * n_weights
+
+
+def iteration_operations(problem: Problem, recipe: Recipe) -> float:
+    """Operations of an iterative solution: the small direct model, and the steps."""
+    n_features, n_small = recipe.features.n_features, _small_weights(problem, recipe)
+    steps = STEPS * STEP_OPERATIONS * problem.structures.n_atoms * n_features
+    return float(problem.n_rows) * n_small**2 + n_small**3 / 3 + steps
+
+
+def iteration_memory(problem: Problem, recipe: Recipe) -> int:
+    """Bytes of an iterative solution: the small Gram matrix, environments with their tangents, vectors of the steps."""
+    structures, n_weights = problem.structures, recipe.features.n_weights(len(problem.elements))
+    tangents = 3.0 * (structures.n_atoms + len(structures) * pairs_of_a_structure(problem, recipe))
+    tangents = tangents * ("forces" in problem.targets)
+    tangents += len(VOIGT) * structures.n_atoms * ("stress" in problem.targets)
+    number = torch.finfo(recipe.dtype).bits // 8
+    environments = 2 * (structures.n_atoms + tangents) * (recipe.rank * number + 16)  # twice: batches are joined
+    window = 8 * min(WINDOW, recipe.solver.most_iterations) * (problem.n_rows + n_weights)
+    return int(8 * _small_weights(problem, recipe) ** 2 + BUFFER_BYTES + environments + window)
+
+
+def _small_weights(problem: Problem, recipe: Recipe) -> int:
+    """Weights of the small direct model that preconditions an iteration."""
+    n_small = min(recipe.solver.preconditioner_features, recipe.features.n_features)
+    return n_small * recipe.features.weights_of_each(len(problem.elements))
+
+
+def atoms_of_a_structure(problem: Problem) -> float:
+    """Mean number of atoms, of the first structures."""
+    return float(problem.structures.counts[:SAMPLED].double().mean())
+
+
+def pairs_of_a_structure(problem: Problem, recipe: Recipe) -> float:
+    """Mean number of ordered pairs within the cutoff, of the first structures."""
+    sample = problem.structures[:SAMPLED]
+    return len(pairs_within(sample, recipe.representation.cutoff, problem.elements).centre) / len(sample)
+
+
+def batch_numbers(n_weights: int, problem: Problem, free: int) -> int:
+    """Numbers of a batch of rows that fit in an eighth of `free` bytes, but enough for the largest structure."""
+    largest = 3 * int(problem.structures.counts.max()) + 7  # its rows: forces, energy, virial
+    return min(BATCH_NUMBERS, max(free // 8 // BYTES_IN_FLIGHT, largest * n_weights))

@@ -1,0 +1,136 @@
+"""Projected environments of atoms, and how they move with the atoms and the cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..atoms.neighbours import Pairs, element_indices, pairs_within
+from ..atoms.structures import Structures, batches
+from ..model.basis import ReadyBasis
+from ..model.projection import project
+from .problem import VOIGT
+
+# Atoms whose pairs and Jacobians are in memory at once while all environments are gathered.
+ATOMS_AT_ONCE = 2048
+
+# A function that gives the environments of a batch: `environments`, or one that remembers them.
+Environing = Callable[[ReadyBasis, Structures, Collection[str]], "Environments"]
+
+
+@dataclass(frozen=True)
+class Tangents:
+    """Directions in which an environment moves, and the row that the movement belongs to.
+
+    A row of forces or virials is Σ over its tangents of z′(ρ[owner]) · vector.
+    """
+
+    vector: Tensor  # (tangents, rank)
+    owner: Tensor  # (tangents,) atom whose environment moves, ascending
+    row: Tensor  # (tangents,)
+    n_rows: int
+
+
+@dataclass(frozen=True)
+class Environments:
+    """Projected environments of a batch of structures, and their derivatives."""
+
+    rho: Tensor  # (atoms, rank)
+    element: Tensor  # (atoms,)
+    structure: Tensor  # (atoms,)
+    n_structures: int
+    # "forces": 3 rows for each atom, minus the gradient; "stress": 6 rows for each structure, the virial in eV
+    tangents: dict[str, Tangents]
+
+
+def environments(basis: ReadyBasis, structures: Structures, kinds: Collection[str] = ()) -> Environments:
+    """Projected environments of all atoms, with tangents for the rows of "forces" and "stress" if `kinds` has them."""
+    pairs = pairs_within(structures, basis.arguments.cutoff, basis.elements)
+    element = element_indices(structures.numbers, basis.elements).to(basis.device)
+    segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
+    values = basis.kernels.fchl19(basis.arguments, structures.n_atoms, segments, vectors)
+    tangents = {}
+    if "forces" in kinds or "stress" in kinds:
+        jacobian = basis.kernels.fchl19_jacobian(
+            basis.arguments, structures.n_atoms, segments, vectors, element, basis.projections
+        )
+        if "forces" in kinds:
+            tangents["forces"] = _force_tangents(pairs, jacobian, structures.n_atoms)
+        if "stress" in kinds:
+            tangents["stress"] = _virial_tangents(pairs, vectors, jacobian, structures)
+    return Environments(
+        project(basis.projections, values, element),
+        element,
+        structures.structure_of_atom.to(basis.device),
+        len(structures),
+        tangents,
+    )
+
+
+def _force_tangents(pairs: Pairs, jacobian: Tensor, n_atoms: int) -> Tangents:
+    """Minus the derivative of each environment by each atom in it, (different atom pairs · 3).
+
+    Images of one atom move together, hence one tangent for all of them; the centre moves against the sum of its
+    neighbours (translation invariance); an image of the centre itself does not move at all.
+    """
+    # the tangent of (centre, atom) has the key centre · n + atom
+    other = (pairs.neighbour != pairs.centre).nonzero()[:, 0]
+    keys = pairs.centre[other] * n_atoms + pairs.neighbour[other]
+    own = torch.arange(n_atoms) * (n_atoms + 1)
+    unique, position = torch.cat([keys, own]).unique(return_inverse=True)
+    device = jacobian.device
+    moving = jacobian[other.to(device)]
+    vector = jacobian.new_zeros(len(unique), 3, jacobian.shape[2])
+    vector.index_add_(0, position[: len(other)].to(device), moving, alpha=-1)
+    vector.index_add_(0, position[len(other) :][pairs.centre[other]].to(device), moving)
+    owner, atom = unique // n_atoms, unique % n_atoms
+    row = atom[:, None] * 3 + torch.arange(3)
+    return Tangents(vector.flatten(0, 1), owner.repeat_interleave(3).to(device), row.flatten().to(device), 3 * n_atoms)
+
+
+def _virial_tangents(pairs: Pairs, vectors: Tensor, jacobian: Tensor, structures: Structures) -> Tangents:
+    """Derivative of each environment by the strain of its structure, (atoms · 6)."""
+    n = structures.n_atoms
+    strain = torch.stack([0.5 * (vectors[:, a, None] * jacobian[:, b] + vectors[:, b, None] * jacobian[:, a])
+                          for a, b in VOIGT], 1)  # fmt: skip
+    vector = jacobian.new_zeros(n, 6, jacobian.shape[2]).index_add_(0, pairs.centre.to(jacobian.device), strain)
+    row = structures.structure_of_atom[:, None] * 6 + torch.arange(6)
+    owner = torch.arange(n).repeat_interleave(6)
+    return Tangents(
+        vector.flatten(0, 1), owner.to(jacobian.device), row.flatten().to(jacobian.device), 6 * len(structures)
+    )
+
+
+def all_environments(basis: ReadyBasis, structures: Structures, kinds: Collection[str]) -> Environments:
+    """Environments and tangents of all structures, a bounded number of atoms at a time."""
+    first_atom = 0
+    rho, element, structure = [], [], []
+    moving: dict[str, list[tuple[Tangents, int, int]]] = {kind: [] for kind in kinds if kind != "energies"}
+    for index in batches(structures.counts, ATOMS_AT_ONCE):
+        part = structures.select(index)
+        at = environments(basis, part, kinds)
+        rho.append(at.rho)
+        element.append(at.element)
+        structure.append(at.structure + int(index[0]))
+        for kind, runs in moving.items():
+            per_row = {"forces": 3 * first_atom, "stress": len(VOIGT) * int(index[0])}[kind]
+            runs.append((at.tangents[kind], first_atom, per_row))
+        first_atom += part.n_atoms
+    return Environments(
+        torch.cat(rho),
+        torch.cat(element),
+        torch.cat(structure),
+        len(structures),
+        {
+            kind: Tangents(
+                torch.cat([part.vector for part, _, _ in runs]),
+                torch.cat([part.owner + atom for part, atom, _ in runs]),
+                torch.cat([part.row + row for part, _, row in runs]),
+                sum(part.n_rows for part, _, _ in runs),
+            )
+            for kind, runs in moving.items()
+        },
+    )

@@ -1,0 +1,48 @@
+"""Files that a fit keeps besides the model: its equations, and checkpoints while it runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ..errors import InputError
+from ..machine.compute import Compute
+from ..machine.files import check_output
+
+# Seconds between two checkpoints: so much work is lost at most, and writing takes little of it.
+SECONDS = 180.0
+
+
+@dataclass(frozen=True)
+class Keep:
+    """Files to write during a fit, and to resume from."""
+
+    equations: Path | None = None  # for `update` and `merge`
+    checkpoint: Path | None = None
+    seconds: float = SECONDS
+    resume: bool = False
+    overwrite: bool = False  # replace an equations file that exists
+
+    def checked(self, compute: Compute) -> Keep:
+        """These files with the paths of this rank; an InputError if one cannot be written or must not be replaced.
+
+        Call it before any work.
+        """
+        equations, checkpoint = self.equations, self.checkpoint
+        if equations is not None:
+            compute.on_first(lambda: check_output(equations, self.overwrite))
+        if checkpoint is not None and compute.ranks is not None and compute.ranks.rank > 0:
+            checkpoint = checkpoint.with_name(f"{checkpoint.name}.{compute.ranks.rank}")
+        if checkpoint is not None:
+            checkpoint = check_output(checkpoint, overwrite=True)
+            if checkpoint.exists() and not self.resume:
+                raise InputError(
+                    f"There is a checkpoint {checkpoint} of a fit that did not end. Go on from it with --resume "
+                    "(resume=True), or delete it to begin anew."
+                )
+        return replace(self, checkpoint=checkpoint)
+
+    def remove_checkpoint(self) -> None:
+        """Delete the checkpoint of a fit that has ended."""
+        if self.checkpoint is not None:
+            self.checkpoint.unlink(missing_ok=True)

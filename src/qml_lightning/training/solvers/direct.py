@@ -1,0 +1,201 @@
+"""Direct solver: equations gathered in memory, by one process or several, and one Cholesky factorisation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...atoms.dataset import Dataset
+from ...linear.direct import EIGEN_FROM, ridge_path
+from ...linear.direct import solve as solve_terms
+from ...linear.ridge import Ridge
+from ...linear.solution import Solution
+from ...machine.compute import Compute
+from ...machine.progress import Progress, silent
+from ...model.basis import Basis
+from ...model.potential import Potential
+from ...model.provenance import Provenance
+from ...model.recipe import Recipe
+from ..checkpoint import EquationsCheckpoint
+from ..choice.rules import FEWEST_LEFT_OUT, LEFT_OUT, MOST_LEFT_OUT
+from ..costs import batch_numbers, direct_memory
+from ..equations import Equations, empty, gather
+from ..equations_file import save_equations
+from ..problem import Learn, Problem
+from ..rows import Pass
+from ..shared_gather import gather_by_ranks, share_name
+from .task import Fitted, Task
+
+
+def solve(task: Task) -> Fitted:
+    """Gather the equations, keep them if that is wanted, and solve them."""
+    equations, report = _gathered(task)
+
+    def finish() -> Fitted:
+        if task.keep.equations is not None:
+            save_equations(equations, task.keep.equations, overwrite=task.keep.overwrite)
+        # rows of several ranks are in another order, and a ridge that was given is not refined
+        refine = task.ridge.chosen and task.compute.ranks is None
+        groups = left_out_groups(task.problem, task.recipe.seed) if refine else ()
+        return solve_equations(equations, task.recipe, task.ridge, groups=groups, report=report)
+
+    task.tell("solving", 0, 1)
+    fitted = task.compute.on_first(finish)
+    task.tell("solving", 1, 1)
+    return fitted
+
+
+def _gathered(task: Task) -> tuple[Equations, dict[str, Any]]:
+    """Equations of the whole problem, gathered from the start or from a checkpoint, and a report."""
+    problem, compute, checkpoint = task.problem, task.compute, task.checkpoint
+    assert checkpoint is None or isinstance(checkpoint, EquationsCheckpoint)
+    limited = compute.memory.limit is not None
+    most = batch_numbers(task.basis.n_weights, problem, compute.memory.left) if limited else None
+    share = share_name(compute.ranks)
+    kept = None if checkpoint is None else checkpoint.read(problem, task.basis, compute, share)
+    if kept is None:
+        equations, done = empty(problem, task.basis, task.chosen, device=compute.device), 0
+    else:
+        equations, done = kept
+        problem = replace(problem, baseline=equations.references.origin)
+    ready, how, report = task.basis.ready(compute), Pass(first=done, most=most), dict[str, Any](solver="direct")
+    if compute.ranks is None:
+        gather(equations, ready, problem, task.tell, how, None if checkpoint is None else checkpoint.after)
+    else:
+        ranks = compute.ranks
+        report["ranks"] = gather_by_ranks(equations, ready, problem, ranks, task.tell, how, checkpoint)
+    if equations.grams:
+        report["accumulation"] = equations.grams[0].accumulation
+    return equations, report
+
+
+def left_out_groups(problem: Problem, seed: int) -> list[Tensor]:
+    """Row numbers of each of a few structures, on which a ridge is compared with others by leaving them out."""
+    of_rows = problem.structure_of_rows
+    n, rows = len(problem.structures), torch.bincount(of_rows, minlength=len(problem.structures))
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(n))
+    few = max(FEWEST_LEFT_OUT, int((rows[order].cumsum(0) <= min(LEFT_OUT * len(of_rows), MOST_LEFT_OUT)).sum()))
+    return [(of_rows == s).nonzero()[:, 0] for s in order[:few].tolist() if rows[s]]
+
+
+def solve_equations(
+    equations: Equations,
+    recipe: Recipe,
+    ridge: Ridge,
+    *,
+    groups: Sequence[Tensor] = (),
+    report: dict[str, Any] | None = None,
+    reference_energies: Mapping[int, float] | None = None,
+    use_up: bool = True,
+) -> Fitted:
+    """Solution of the equations with this ridge and the weights of `recipe`.
+
+    `use_up`: solve in the memory of the equations, which are worth nothing afterwards. Only then a chosen ridge is
+    refined: made larger if it is lost in rounding, and compared with others by leaving out `groups` of rows.
+    """
+    baseline = equations.baseline(reference_energies)
+    terms = equations.terms(recipe, baseline)
+    if use_up:
+        solution = solve_terms(terms, ridge, groups=groups)
+    else:
+        solution = Solution(ridge_path(terms, [ridge.value])[0], ridge.value, ridge.chosen)
+    about = {**(report or {"solver": "direct"}), **solution.report}
+    return Fitted(replace(solution, report=about), baseline, equations.rows)
+
+
+def solved(equations: Equations, recipe: Recipe | None = None, ridge: Ridge | None = None, **options: Any) -> Potential:
+    """The potential of these equations, with the ridge and weights of `recipe`; options as in `solve_equations`."""
+    recipe = equations.recipe if recipe is None else recipe
+    ridge = Ridge(recipe.ridge, equations.chosen.ridge.least) if ridge is None else ridge
+    fitted = solve_equations(equations, recipe, ridge, **{"use_up": False, **options})
+    return fitted.potential(equations.basis.with_recipe(recipe), provenance_of(equations))
+
+
+def provenance_of(equations: Equations) -> Provenance:
+    """Provenance of a model from these equations."""
+    return Provenance.here(
+        data=equations.data,
+        structures=len(equations.structures),
+        atoms=equations.atoms,
+        choice=equations.chosen.evidence,
+    )
+
+
+def equations_of(
+    data: Dataset,
+    recipe: Recipe,
+    *,
+    basis: Basis | None = None,
+    learn: Learn | None = None,
+    compute: Compute | None = None,
+    tell: Progress = silent,
+) -> Equations:
+    """Equations of all labels of `data`, in memory: to be solved more than once, or to grow.
+
+    `basis`: axes and feature maps to use; by default they are drawn from the structures.
+    """
+    recipe.check()
+    compute = compute or Compute()
+    problem = Problem.of(data, learn, elements=None if basis is None else basis.elements)
+    compute.memory.require(
+        direct_memory(list(problem.rows.values()), recipe.features.n_weights(len(problem.elements))),
+        f"Equations of {recipe.features.n_features} features",
+        "Use fewer features or structures.",
+    )
+    basis = Basis.draw(problem.structures, recipe) if basis is None else basis.with_recipe(recipe)
+    equations = empty(problem, basis, device=compute.device)
+    gather(equations, basis.ready(compute), problem, tell)
+    return equations
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of a sweep."""
+
+    energy_weight: float
+    ridge: float
+    potential: Potential
+    errors: dict[str, float]  # root mean square of Z w − y over the rows of each kind, without weights
+
+
+def sweep(
+    equations: Equations,
+    energy_weights: Sequence[float],
+    ridges: Sequence[float],
+    *,
+    recipe: Recipe | None = None,
+    reference_energies: Mapping[int, float] | None = None,
+) -> list[Point]:
+    """The potential for each energy weight and each ridge, all from one pass over the data; ridges vary fastest.
+
+    The equations stay as they are; a sweep needs a matrix beside them.
+    """
+    base = equations.recipe if recipe is None else recipe
+    baseline = equations.baseline(reference_energies)
+    n = min(equations.n_weights, sum(equations.rows.values()))
+    # the eigendecomposition works in a copy and two more, and gives vectors
+    Compute().memory.require(
+        8 * n**2 * (5 if len(ridges) >= EIGEN_FROM else 1),
+        f"A sweep over {len(ridges)} ridges with {n} weights",
+        f"Use fewer than {EIGEN_FROM} ridges at a time, or fewer features.",
+    )
+    points = []
+    for energy_weight in energy_weights:
+        weighted = replace(base, energy_weight=energy_weight)
+        terms = equations.terms(weighted, baseline)
+        for ridge, weights in zip(ridges, ridge_path(terms, ridges), strict=True):
+            replace(weighted, ridge=ridge).check()
+            fitted = Fitted(Solution(weights, ridge, False, {"solver": "direct"}), baseline, equations.rows)
+            potential = fitted.potential(equations.basis.with_recipe(weighted), provenance_of(equations))
+            errors = {
+                kind: (term.squared_error(weights) / term.part.n) ** 0.5
+                for kind, term in zip(equations.parts, terms, strict=True)
+                if term.part.n
+            }
+            points.append(Point(energy_weight, ridge, potential, errors))
+    return points
