@@ -56,7 +56,9 @@ class Recipe:
     energy_weight: float = 3.0
     force_weight: float = 1.0
     stress_weight: float = 1.0  # of the virial, stress × volume, in eV
-    size_exponent: float = 0.5  # energy and virial rows are divided by atoms^this: errors of independent atoms add so
+    size_exponent: float = (
+        0.5  # energy and virial rows are divided by atoms^this: errors of independent atoms add so
+    )
     solver: SolverSettings = field(default_factory=SolverSettings)
     projection_samples: int = 2000  # environments of each element that determine the axes
     precision: Precision = "float64"  # of representation and features; equations are always float64
