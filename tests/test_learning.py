@@ -16,7 +16,7 @@ from qml_lightning.cli import main
 from qml_lightning.errors import InputError, SolveError
 from qml_lightning.model.metrics import Error, Metrics
 from qml_lightning.report.curve import draw
-from qml_lightning.report.figure import write_figure
+from qml_lightning.report.style import write_figure
 from qml_lightning.study.trends import Entry, LearningCurve, trend_of
 from small_models import SMALL, argon, crystals, labelled, molecules, recipe
 from structures_for_tests import rattled
@@ -179,7 +179,7 @@ def test_the_command_tells_errors_slopes_and_advice_and_writes_files(tmp_path, m
     options = ["--held-out", "20", "-o", "curve.csv", "--figure", "curve.png"]
     assert main(["learning-curve", "ethanol:train@0:80", *TINY, *options]) == 0
     told = capsys.readouterr().out
-    for word in ("force / meV/Å", "Slopes", "last decade", "twice the data about", "curve.csv", "curve.png"):
+    for word in ("force (meV/Å)", "Slopes", "last decade", "twice the data about", "curve.csv", "curve.png"):
         assert word in told
     with open("curve.csv") as file:
         rows = list(csv.DictReader(file))

@@ -9,12 +9,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..model.metrics import Error, Metrics
+from ..model.metrics import WORDS, Error, Metrics, milli, with_unit
 from ..model.recipe import Recipe
 
-# Errors that a curve may have, and a thousandth of their unit, which is easier to read.
-QUANTITIES = {"energy": "meV", "energy_per_atom": "meV/atom", "forces": "meV/Å", "stress": "meV/Å³"}
-WORDS = {"energy": "energy", "energy_per_atom": "energy", "forces": "force", "stress": "stress"}
 # A gain below this part of the error counts as none; two gains are alike if their ratio is above the second figure.
 NO_GAIN, ALIKE = 0.03, 0.8
 Along = Literal["structures", "features"]
@@ -73,7 +70,7 @@ def trend_of(quantity: str, along: Along, fixed: int, numbers: Sequence[int], er
 class LearningCurve:
     """Errors of models with more and more structures and features, on structures that none of them has seen."""
 
-    quantities: tuple[str, ...]  # some of QUANTITIES
+    quantities: tuple[str, ...]  # attributes of Metrics: energy, energy_per_atom, forces, stress
     entries: tuple[Entry, ...]
     recipe: Recipe
     data: dict[str, Any]  # origin of the training structures
@@ -124,7 +121,7 @@ class LearningCurve:
         unknown = "".join(f" (what more {what} would do was not measured)" for what in asked if what not in known)
         return (
             f"With {self.sizes[-1]:,} structures and {self.features[-1]:,} features the {WORDS[one.quantity]} error is "
-            f"{milli(one.error)} {QUANTITIES[one.quantity]}, {doubled}: {_verdict(known)}{unknown}."
+            f"{with_unit(one.quantity, one.error)}, {doubled}: {_verdict(known)}{unknown}."
         )
 
     def rows(self) -> list[dict[str, Any]]:
@@ -148,11 +145,6 @@ class LearningCurve:
             "data": self.data,
             "test": self.test,
         }
-
-
-def milli(value: float) -> str:
-    """A thousand times `value`, in three significant digits."""
-    return f"{1000 * value:#.3g}".removesuffix(".")
 
 
 def _verdict(known: dict[str, Trend]) -> str:
