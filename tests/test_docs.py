@@ -100,6 +100,15 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_every_module_that_a_page_names_exists():
+    package = ROOT / "src" / "qml_lightning"
+    rooms = "|".join(sorted(path.name for path in package.iterdir() if (path / "__init__.py").is_file()))
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for name in re.findall(rf"`((?:{rooms})(?:/\w+)*)`", _prose(page)):
+            there = package / name
+            assert there.is_dir() or there.with_suffix(".py").is_file(), f"{_name(page)}: there is no module {name}"
+
+
 def test_every_public_name_that_a_page_uses_exists():
     import qml_lightning
 

@@ -124,13 +124,15 @@ def test_the_energy_is_smooth_through_the_cutoff(molecular):
     assert outside[1] == 0.0
 
 
-def test_a_batch_predicts_what_each_structure_predicts_alone(crystalline, monkeypatch):
+@pytest.mark.parametrize("name", ON_CPU)
+def test_a_batch_predicts_what_each_structure_predicts_alone(crystalline, monkeypatch, name):
     import qml_lightning.model.predictor as module
 
+    potential = crystalline.on(kernels=name)
     frames = [_crystal(k) for k in range(6)] + [_slab()]
-    alone = [crystalline.predict(atoms) for atoms in frames]
+    alone = [potential.predict(atoms) for atoms in frames]
     monkeypatch.setattr(module, "ATOMS_AT_ONCE", 9)
-    together = crystalline.predict(frames)
+    together = potential.predict(frames)
     assert torch.allclose(together.energies, torch.cat([p.energies for p in alone]), rtol=0, atol=1e-11)
     assert torch.allclose(together.forces, torch.cat([p.forces for p in alone]), rtol=0, atol=1e-11)
     assert torch.allclose(together.stress, torch.cat([p.stress for p in alone]), rtol=0, atol=1e-12)
@@ -150,6 +152,17 @@ def test_a_lone_atom_has_an_energy_and_no_force(molecular):
 def test_a_molecule_has_no_stress(molecular):
     assert molecular.predict(_ethanol()).stress is None
     assert bool(molecular.predict(_ethanol(), stress=True).stress.isnan().all())
+
+
+def test_a_batch_has_a_volume_if_a_periodic_cell_of_it_has_one():
+    cell = [3.0, 4.0, 5.0]
+    boxed, wire = Atoms("H", cell=cell), Atoms("H", cell=[3.0, 0.0, 0.0], pbc=(True, False, False))
+    slab = Atoms("H", cell=cell, pbc=(True, True, False))
+    assert not structures_from_ase([boxed, wire]).has_volume
+    mixed = structures_from_ase([boxed, wire, slab])
+    assert mixed.has_volume
+    assert mixed.volumes.isfinite().tolist() == [False, False, True]
+    assert float(mixed.volumes[2]) == pytest.approx(60.0)
 
 
 def test_single_precision_prediction_stays_near_double(molecular):

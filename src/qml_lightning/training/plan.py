@@ -31,14 +31,14 @@ SolverName = Literal["direct", "disk", "iterative"]
 # 16384 features: a factor of 1.9, and 52 instead of 81 s.
 SAVES = 1.5
 
-# What a solver cannot honour, and the reason. Every other combination works; docs/scaling.md shows this table.
+# What a solver cannot honour, and the reason. Every other combination works; docs/scaling.md shows it.
 EXCLUDES: dict[tuple[SolverName, str], str] = {
     ("iterative", "kept equations"): "it forms no equations",
     ("iterative", "several ranks"): "it runs in one process",
     ("iterative", "compensated accumulation"): "it needs float64 throughout",
-    ("disk", "kept equations"): "its matrix is overwritten by the factor",
-    ("disk", "several ranks"): "its matrix belongs to one process",
-    ("disk", "compensated accumulation"): "its matrix is summed in float64",
+    ("disk", "kept equations"): "the factor overwrites the matrix",
+    ("disk", "several ranks"): "the matrix belongs to one process",
+    ("disk", "compensated accumulation"): "the matrix is summed in float64",
 }
 NO_CHECKPOINT = "The equations are on disk, without checkpoints: the matrix changes in place."
 
