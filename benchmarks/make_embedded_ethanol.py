@@ -14,7 +14,7 @@ import numpy as np
 
 from qml_lightning.datasets.catalogue import locate
 from qml_lightning.datasets.entries import CHRISTENSEN_2020
-from qml_lightning.files import atomic, sha256
+from qml_lightning.machine.files import atomic, sha256
 
 ROOT = Path(__file__).resolve().parents[1]
 

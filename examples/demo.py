@@ -10,9 +10,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from qml_lightning import fit, load_dataset, recipes
-from qml_lightning.cli.tables import error_table
-from qml_lightning.cli.screen import progress, show
 from qml_lightning.cli.portions import evaluate_all
+from qml_lightning.cli.screen import progress, show
+from qml_lightning.cli.tables import error_table
 from qml_lightning.report.summary import write_summary
 
 N_FEATURES = 4096

@@ -11,7 +11,7 @@ import torch
 import qml_lightning.linear.compensated as accumulation
 import qml_lightning.linear.normal_equations as normal
 from qml_lightning import fit
-from qml_lightning.errors import InputError, SolveError
+from qml_lightning.errors import InputError, ResourceError, SolveError
 from qml_lightning.linear.compensated import BLOCK, SLICE_BITS, SLICES, add_compensated
 from qml_lightning.linear.direct import Term, solve
 from qml_lightning.linear.normal_equations import Gram, add_product
@@ -136,7 +136,7 @@ def test_where_it_cannot_be_had_compensated_accumulation_is_refused(tmp_path):
     compensated = replace(SMALL.solver, accumulation="compensated")
     with pytest.raises(InputError, match="float64 throughout"):
         fit(molecules(5), replace(SMALL, solver=replace(compensated, method="iterative")))
-    with pytest.raises(InputError, match="on disk they are summed up in float64"):
+    with pytest.raises(ResourceError, match="disk solver and compensated accumulation exclude each other"):
         fit(molecules(40), replace(SMALL, solver=compensated), memory_limit=1, scratch=tmp_path)
     with pytest.raises(InputError, match='"float64" or "compensated"'):
         fit(molecules(5), replace(SMALL, solver=replace(compensated, accumulation="abacus")))

@@ -30,7 +30,7 @@ api
 datasets: content npz frames entries unit_hints downloads catalogue readers writers
 study: trends learning_curve tuning label_check
 adapters: ase ase_plugin
-report: summary figure curve response
+report: style summary curve response
 cli: screen failures options recipe_options tables portions datasets evaluate info learning_curve merge predict train
   tune update
 """

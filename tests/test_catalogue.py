@@ -112,7 +112,7 @@ def test_a_set_that_is_nowhere_is_told_with_the_places_looked_in(tmp_path):
         InputError, match=f"Si.npz .zuo2020_Si. was not found. Looked in {tmp_path}. Set QML_LIGHTNING_DATA"
     ):
         load("zuo2020_Si", data_folder=tmp_path)
-    with pytest.raises(InputError, match=r"no folder, as QML_LIGHTNING_DATA is not set"):
+    with pytest.raises(InputError, match=r"no folder, because QML_LIGHTNING_DATA is not set"):
         catalogue.locate("zuo2020_Si")
     with pytest.raises(InputError, match=r"no data set 'zuo2020_Sj'. Did you mean zuo2020_Si"):
         catalogue.locate("zuo2020_Sj")
@@ -216,7 +216,7 @@ def test_a_split_that_only_the_file_has_is_not_looked_for_in_load_atoms():
 
 def test_without_network_the_error_says_so(tmp_path):
     pytest.importorskip("load_atoms")
-    with pytest.raises(InputError, match=f"Looked in {tmp_path}.*load-atoms could not give QM9.*network"):
+    with pytest.raises(InputError, match=f"Looked in {tmp_path}.*load-atoms could not load QM9.*network"):
         load("qm9", data_folder=tmp_path)
 
 

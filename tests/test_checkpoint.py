@@ -211,21 +211,21 @@ def test_train_goes_on_after_kill_9_and_removes_the_checkpoint(folder):
 
 
 def test_a_full_disk_at_the_end_is_an_error_and_the_checkpoint_serves(folder, capsys, monkeypatch):
-    import qml_lightning.model.file as modelfile
+    from qml_lightning import api
 
-    save = modelfile.save_model
+    save = api.save
 
     def on_a_full_disk(*arguments, **options):
         with files_up_to(1000):
             save(*arguments, **options)
 
-    monkeypatch.setattr(modelfile, "save_model", on_a_full_disk)
+    monkeypatch.setattr(api, "save", on_a_full_disk)
     assert train("m.safetensors") == 3
     told = capsys.readouterr().err
     assert "m.safetensors was not written: File too large" in told
     assert "again with --resume" in told
     assert os.listdir(folder) == ["m.safetensors.checkpoint"]
-    monkeypatch.setattr(modelfile, "save_model", save)
+    monkeypatch.setattr(api, "save", save)
     assert train("m.safetensors", "--resume") == 0
     assert os.listdir(folder) == ["m.safetensors"]
 

@@ -382,8 +382,9 @@ def test_train_shows_the_choice_and_so_does_info(run):
     code, out, err = run(*train, "--sigma", 7)
     assert code == 0, err
     for text in (out, run("info", "m.safetensors")[1]):
-        for word in ("energy weight, rank, ridge, in", "expected errors", "others", "taken", "σ = 7"):
+        for word in ("energy weight, rank, ridge, in", "expected errors", "held-out", "σ = 7"):
             assert word in text
+        assert text.count("chosen") == 2  # the fields, and the trial
     told = json.loads(run(*train, "--json", "--overwrite", "--ridge", 1e-7)[1])
     assert told["recipe"]["ridge"] == 1e-7
     assert told["provenance"]["choice"]["chosen"] == ["sigma", "energy_weight", "rank"]

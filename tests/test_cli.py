@@ -73,10 +73,10 @@ def test_train_and_info_tell_how_many_ridges_were_compared(run):
     code, out, err = run("train", "ethanol:train", "-m", "m.safetensors", *more)
     assert code == 0, err
     solution = read_header(Path("m.safetensors"))["provenance"]["solution"]
-    told = f", the best of {len(solution['ridges'])} by structures left out"
+    told = f", the best of {len(solution['ridges'])} on held-out structures"
     assert told in out
     assert told in run("info", "m.safetensors")[1]
-    assert "left out" not in run("train", "ethanol:train", "-m", "given.safetensors", *more, "--ridge", 1e-8)[1]
+    assert ", the best of" not in run("train", "ethanol:train", "-m", "given.safetensors", *more, "--ridge", 1e-8)[1]
 
 
 def test_train_json_is_one_object_with_the_header_and_the_errors(run):

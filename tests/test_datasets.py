@@ -130,7 +130,7 @@ def test_a_cell_makes_a_frame_periodic_and_a_zero_cell_does_not(save):
     assert data.structures.periodic.tolist() == [[True] * 3, [True] * 3, [False] * 3, [True] * 3]
     assert np.array_equal(data.structures.cells, arrays["cell"])
     assert data.labels.stress.isnan().all(2).all(1).tolist() == [False, False, True, False]
-    assert "stress of 1 frames left out" in data.source.notes[-1]
+    assert "stress of 1 frames is ignored" in data.source.notes[-1]
 
 
 def test_stress_in_voigt_order_and_virials_are_converted(save):
@@ -267,7 +267,7 @@ def test_coordinates_that_do_not_look_like_angstrom_are_not_taken_for_it(save):
 
 
 def test_angstrom_that_was_not_stated_is_noted(save):
-    assert "Å is meant" in load(save(molecules()), energy_unit="eV").source.notes[0]
+    assert "Å is assumed" in load(save(molecules()), energy_unit="eV").source.notes[0]
 
 
 def test_an_unknown_unit_is_answered_with_the_known_ones(save):
@@ -334,12 +334,12 @@ def test_a_number_that_is_none_is_refused_and_the_frame_named(save, kind, value)
     ("change", "says"),
     [
         ({"coords": np.zeros((6, 9))}, "wanted coords of shape"),
-        ({"nuclear_charges": np.array([8, 1])}, r"nuclear_charges should be \(3,\) or \(6, 3\); it is \(2,\)"),
-        ({"nuclear_charges": np.array([8.5, 1, 1])}, "no atomic numbers"),
+        ({"nuclear_charges": np.array([8, 1])}, r"nuclear_charges must have the shape \(3,\) or \(6, 3\), got \(2,\)"),
+        ({"nuclear_charges": np.array([8.5, 1, 1])}, "wanted whole atomic numbers in nuclear_charges"),
         ({"nuclear_charges": np.array([8, 1, 119])}, "frame 0: 119 is no atomic number"),
         ({"energies": np.zeros(5)}, "wanted 6 energies"),
         ({"forces": np.zeros((6, 2, 3))}, r"wanted forces of shape \(6, 3, 3\) like the coordinates"),
-        ({"forces": np.full((6, 3, 3), "x")}, "should hold numbers"),
+        ({"forces": np.full((6, 3, 3), "x")}, "wanted numbers in forces"),
         ({"stress": np.zeros((6, 4))}, "wanted a stress of 3×3, 9 or 6"),
         ({"cell": np.zeros((5, 3, 3))}, "wanted cell of shape"),
         ({"cell": np.ones((6, 3, 3))}, r"frame 0 is periodic.*does not span"),

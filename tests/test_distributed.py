@@ -37,31 +37,47 @@ DATA = {
 SCRIPT = """
 import json, os, signal, sys
 import torch
+import qml_lightning.linear.normal_equations as normal_equations
 import qml_lightning.machine.ranks as distributed
-from qml_lightning.errors import QMLError
+import qml_lightning.training.rows as rows
+import qml_lightning.training.shared_gather as shared_gather
 from qml_lightning import fit
+from qml_lightning.errors import QMLError
 from small_models import argon, molecules, recipe
 from test_distributed import DATA
 
-distributed.MESSAGE_BYTES = 8 * 256 * 7  # several messages, and the last one smaller
+shared_gather.MESSAGE_BYTES = 8 * 256 * 7  # several messages, and the last one smaller
 rank, found = distributed.own_rank(), {}
 cases = {
     **DATA,
     "singular": (argon(20), recipe(ridge=0.0, n_features=1024)),
     "different": (molecules(5, seed=rank), recipe(ridge=1e-4)),
     "killed": (molecules(20), recipe(ridge=1e-4)),
+    "stopped": DATA["normal"],
+    "resumed": DATA["normal"],
 }
+options = {"checkpoint": sys.argv[1] + ".checkpoint", "checkpoint_seconds": 0.0, "resume": True}
+options["checkpoint"] = options["checkpoint"].replace("rank1", "rank0")  # all are given the same
 with distributed.joined(torch.device("cpu")) as ranks:
     for case in sys.argv[2:]:
+        first = []
         def tell(what, done, of, remark=""):
             if case == "killed" and rank == 1 and what == "adding up":
                 os.kill(os.getpid(), signal.SIGKILL)
+            if what == "equations":
+                first.append(done)
+            if case == "stopped" and what == "equations" and done > 8:
+                raise QMLError("stopped")
 
+        stopping = case in ("stopped", "resumed")
+        # a structure at a time, and no rows that wait
+        rows.BATCH_NUMBERS = 256 * 19 if stopping else 32_000_000
+        normal_equations.BUFFER_BYTES = 8 * 256 * 12 if stopping else 512 * 1024**2
         try:
-            potential = fit(*cases[case], ranks=ranks, progress=tell)
+            potential = fit(*cases[case], ranks=ranks, progress=tell, **(options if stopping else {}))
             found[case] = {"weights": potential.weights.tolist(), **potential.provenance.solution["ranks"],
                            "axes": potential.projection.matrices.flatten().tolist(),
-                           "rows": potential.provenance.targets}
+                           "rows": potential.provenance.targets, "first": first[0]}
         except QMLError as error:
             silent = getattr(error, "told_elsewhere", False)
             found[case] = {"error": str(error), "kind": type(error).__name__, "silent": silent}
@@ -78,7 +94,8 @@ def _free_port() -> str:
 @pytest.fixture(scope="module")
 def both(tmp_path_factory) -> list[tuple[int, dict]]:
     """Exit code and findings of each of two ranks that went through all cases, the second one killed in the last."""
-    folder, cases = tmp_path_factory.mktemp("ranks"), (*DATA, "singular", "different", "killed")
+    folder = tmp_path_factory.mktemp("ranks")
+    cases = (*DATA, "singular", "different", "stopped", "resumed", "killed")
     common = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port()}
     common |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).parent)}
     files = [folder / f"rank{rank}.json" for rank in range(2)]
@@ -103,14 +120,34 @@ def found(both) -> list[dict]:
     return [found for _, found in both]
 
 
+def alone_with_one_thread(data, settings):
+    """The fit by one process with the thread count of the ranks: axes differ in the last bits with another one."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        return fit(data, settings)
+    finally:
+        torch.set_num_threads(threads)
+
+
 @pytest.mark.parametrize("case", DATA)
 def test_two_ranks_find_the_weights_of_one(case, found):
-    alone = fit(*DATA[case])
+    alone = alone_with_one_thread(*DATA[case])
     for of_rank in found:
         assert (torch.tensor(of_rank[case]["weights"]) - alone.weights).abs().max() < 1e-7 * alone.weights.abs().max()
         assert of_rank[case]["axes"] == alone.projection.matrices.flatten().tolist()
         assert of_rank[case]["rows"] == alone.provenance.targets
         assert of_rank[case]["size"] == 2
+
+
+def test_ranks_that_were_stopped_go_on_each_from_its_own_checkpoint(found):
+    alone = alone_with_one_thread(*DATA["normal"])
+    for of_rank in found:
+        assert of_rank["stopped"]["error"] == "stopped"
+        assert of_rank["resumed"]["first"] >= 8
+        weights = torch.tensor(of_rank["resumed"]["weights"])
+        assert (weights - alone.weights).abs().max() < 1e-7 * alone.weights.abs().max()
+        assert of_rank["resumed"]["rows"] == alone.provenance.targets
 
 
 def test_half_of_the_gram_matrix_of_forces_is_sent_and_the_few_rows_of_other_kinds(found):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import os
 import re
 import subprocess
@@ -102,27 +100,18 @@ def _anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
+def test_every_module_that_a_page_names_exists():
+    package = ROOT / "src" / "qml_lightning"
+    rooms = "|".join(sorted(path.name for path in package.iterdir() if (path / "__init__.py").is_file()))
+    for page in [*PAGES, ROOT / "CONTRIBUTING.md"]:
+        for name in re.findall(rf"`((?:{rooms})(?:/\w+)*)`", _prose(page)):
+            there = package / name
+            assert there.is_dir() or there.with_suffix(".py").is_file(), f"{_name(page)}: there is no module {name}"
+
+
 def test_every_public_name_that_a_page_uses_exists():
     import qml_lightning
 
     for page in PAGES:
         for name in re.findall(r"\bqml\.(\w+)", page.read_text(encoding="utf-8")):
             assert hasattr(qml_lightning, name), f"{_name(page)}: qml_lightning has no {name}"
-
-
-def test_the_table_of_the_readme_is_that_of_the_result_files():
-    spec = importlib.util.spec_from_file_location("readme_table", ROOT / "benchmarks" / "readme_table.py")
-    assert spec is not None
-    assert spec.loader is not None
-    readme_table = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(readme_table)
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert readme_table.replaced(text) == text, "run python benchmarks/readme_table.py"
-
-
-def test_tables_of_the_docs_are_those_of_the_result_files(monkeypatch):
-    monkeypatch.syspath_prepend(ROOT / "benchmarks")
-    docs_tables = importlib.import_module("docs_tables")
-    for page in sorted({page for page, _, _ in docs_tables.TABLES}):
-        text = (ROOT / page).read_text(encoding="utf-8")
-        assert docs_tables.replaced(page, text) == text, f"{page}: run python benchmarks/docs_tables.py"

@@ -15,7 +15,9 @@ from qml_lightning.atoms.structures import Labels
 from qml_lightning.datasets import Dataset
 from qml_lightning.errors import InputError, ModelError, ResourceError, SolveError
 from qml_lightning.linear.normal_equations import Gram, Rows
+from qml_lightning.linear.ridge import Ridge
 from qml_lightning.model.baseline import fit_baseline
+from qml_lightning.training.chosen import Chosen
 from qml_lightning.training.equations import extended, merged
 from qml_lightning.training.equations_file import load_equations, read_equations_header, save_equations
 from qml_lightning.training.solvers.direct import solved, sweep
@@ -290,7 +292,7 @@ def test_too_little_memory_for_the_equations_is_told_before_they_are_read(gather
 
 def test_equations_and_checkpoints_are_of_the_direct_solver(tmp_path):
     iterative = replace(SETTINGS, solver=replace(SETTINGS.solver, method="iterative"))
-    with pytest.raises(InputError, match="no equations are formed"):
+    with pytest.raises(InputError, match="iterative solver and kept equations exclude each other, as it forms"):
         fit(mixed(5), iterative, equations=tmp_path / "e")
 
 
@@ -299,8 +301,10 @@ def test_a_ridge_that_was_chosen_grows_where_it_is_lost_in_rounding_and_one_that
     equations, _ = gathered(molecules(30), wide)
     lost = replace(wide, ridge=1e-15)
     with pytest.raises(SolveError, match="not positive definite"):
-        solved(replace(equations, choice={"chosen": ["sigma"]}), lost)
-    chosen = replace(equations, choice={"chosen": ["ridge"]})
+        solved(equations, lost, use_up=False)
+    chosen = replace(equations, chosen=Chosen(wide, Ridge(wide.ridge, least=0.0)))
+    with pytest.raises(SolveError, match="not positive definite"):
+        solved(chosen, lost, Ridge(lost.ridge), use_up=False)  # as `update --ridge` gives it
     with pytest.warns(UserWarning, match=r"The ridge 1e-15 is lost in rounding; .* was taken"):
         potential = solved(chosen, lost, use_up=True)
     assert 1e-15 < potential.recipe.ridge <= 1e-13

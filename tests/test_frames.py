@@ -134,7 +134,7 @@ def test_a_key_that_was_asked_for_wins_over_the_usual_ones(tmp_path, frames):
     data = load(tmp_path / "set.extxyz", energy_key="cc_energy", forces_key="cc_forces")
     assert data.labels.energies.tolist() == [7.0]
     assert not data.labels.forces.any()
-    with pytest.raises(InputError, match=r"has the key 'cd_energy'. There are .*cc_energy"):
+    with pytest.raises(InputError, match=r"has the key 'cd_energy'. Its keys are .*cc_energy"):
         load(tmp_path / "set.extxyz", energy_key="cd_energy")
 
 
@@ -145,7 +145,7 @@ def test_one_key_serves_the_whole_file_and_frames_without_it_have_no_label(tmp_p
     energies = load(path).labels.energies
     assert energies[[0, 2]].tolist() == [-1.0, -3.0]
     assert energies[1].isnan()
-    with pytest.raises(InputError, match=r"frame 1 has no energy, forces or stress, as 1 of 3"):
+    with pytest.raises(InputError, match=r"1 of 3 frames have no energy, forces or stress. The first .* is frame 1"):
         load(path, labels="required")
 
 
@@ -189,7 +189,7 @@ GOOD = f"1\n{HEADER.format(1.0)}\nH 0 0 0 0 0 0\n"
         (GOOD + f"1\n{HEADER.format(1.0)}\nH 0 0 0 0 nan 0\n", r"frame 1 has NaN among its forces"),
         (GOOD + f"1\n{HEADER.format(1.0)}\nH 0 inf 0 0 0 0\n", r"frame 1 has a coordinate that is NaN or infinite"),
         (GOOD + f"1\n{HEADER.format(1.0)}\nH 0 0 0 0 inf 0\n", r"frame 1 has an infinite value among its forces"),
-        (GOOD + f"1\n{HEADER.format('much')}\nH 0 0 0 0 0 0\n", "frame 1: energy.* should hold numbers"),
+        (GOOD + f"1\n{HEADER.format('much')}\nH 0 0 0 0 0 0\n", "frame 1: wanted numbers in energy.*, got"),
         ('1\nProperties=species:S:1:pos:R:3 pbc="T T T"\nH 0 0 0\n', r"frame 0 is periodic.*Give a cell"),
         (GOOD + f"2\n{HEADER.format(1.0)}\nH 0 0 0 0 0 0\n", "cannot be read"),
         (GOOD + f"1\n{HEADER.format(1.0)}\nXx 0 0 0 0 0 0\n", "cannot be read after 1 frames"),

@@ -13,12 +13,12 @@ from ase.build import molecule
 
 from qml_lightning import evaluate, fit, learning_curve
 from qml_lightning.cli import main
-from qml_lightning.errors import InputError
+from qml_lightning.errors import InputError, SolveError
 from qml_lightning.model.metrics import Error, Metrics
 from qml_lightning.report.curve import draw
-from qml_lightning.report.figure import write_figure
+from qml_lightning.report.style import write_figure
 from qml_lightning.study.trends import Entry, LearningCurve, trend_of
-from small_models import SMALL, crystals, labelled, molecules, recipe
+from small_models import SMALL, argon, crystals, labelled, molecules, recipe
 from structures_for_tests import rattled
 
 
@@ -35,7 +35,7 @@ def curve_of(errors: dict[tuple[int, int], float], seeds: int = 1) -> LearningCu
 def test_the_model_of_each_size_is_that_of_a_fit_on_those_structures():
     data, test = molecules(24), molecules(6, seed=100)
     curve = learning_curve(data, [8, 24], [64], recipe=SMALL, test=test)
-    assert [(e.n_features, e.structures) for e in curve.entries] == [(64, 8), (64, 24)]
+    assert [(e.features, e.structures) for e in curve.entries] == [(64, 8), (64, 24)]
     # the axes are those of the largest set, and so are those of a fit on it
     whole = fit(data.subsample(24, SMALL.seed), recipe(n_features=64))
     part = fit(data.subsample(8, SMALL.seed), recipe(n_features=64), basis=whole)
@@ -73,6 +73,11 @@ def test_a_ridge_is_chosen_by_structures_that_come_next_and_kept_where_none_come
     assert free.entries[0].metrics.forces.mae < fixed.entries[0].metrics.forces.mae
 
 
+def test_ridges_that_all_fail_are_named_with_the_remedy():
+    with pytest.raises(SolveError, match=r"any of the ridges \[0\.0\]\. Try larger ones"):
+        learning_curve(argon(24), [8], [1024], recipe=recipe(n_features=1024), held_out=2, ridges=[0.0])
+
+
 def test_every_seed_draws_anew_and_the_held_out_structures_stay():
     data = molecules(20)
     curve = learning_curve(data, [8], [64], recipe=SMALL, held_out=5, seeds=2)
@@ -90,7 +95,7 @@ def test_sizes_and_features_that_are_not_said_follow_from_data_and_recipe():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"sizes": [30]}, "smaller sizes, or a test set"),
+        ({"sizes": [30]}, "30 structures to learn from and 1 to hold out"),
         ({"sizes": [0, 5]}, "such as 100, 200, 500"),
         ({"sizes": [5], "held_out": 2, "test": molecules(1)}, "one of the two"),
         ({"sizes": [15], "held_out": 8}, "has 20"),
@@ -102,6 +107,11 @@ def test_sizes_and_features_that_are_not_said_follow_from_data_and_recipe():
 def test_what_cannot_be_done_is_refused_in_words(options, words):
     with pytest.raises(InputError, match=words):
         learning_curve(molecules(20), **{"recipe": SMALL, **options})
+
+
+def test_an_option_that_does_not_exist_is_refused_with_those_that_do():
+    with pytest.raises(TypeError, match=r"no option ridge\. It has test, held_out, seeds, ridges"):
+        learning_curve(molecules(20), ridge=1e-6)
 
 
 def test_the_trend_of_a_power_law_is_its_power_and_predicts_it():
@@ -169,7 +179,7 @@ def test_the_command_tells_errors_slopes_and_advice_and_writes_files(tmp_path, m
     options = ["--held-out", "20", "-o", "curve.csv", "--figure", "curve.png"]
     assert main(["learning-curve", "ethanol:train@0:80", *TINY, *options]) == 0
     told = capsys.readouterr().out
-    for word in ("force / meV/Å", "Slopes", "last decade", "twice the data about", "curve.csv", "curve.png"):
+    for word in ("force (meV/Å)", "Slopes", "last decade", "twice the data about", "curve.csv", "curve.png"):
         assert word in told
     with open("curve.csv") as file:
         rows = list(csv.DictReader(file))

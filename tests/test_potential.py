@@ -124,13 +124,15 @@ def test_the_energy_is_smooth_through_the_cutoff(molecular):
     assert outside[1] == 0.0
 
 
-def test_a_batch_predicts_what_each_structure_predicts_alone(crystalline, monkeypatch):
-    import qml_lightning.model.potential as module
+@pytest.mark.parametrize("name", ON_CPU)
+def test_a_batch_predicts_what_each_structure_predicts_alone(crystalline, monkeypatch, name):
+    import qml_lightning.model.predictor as module
 
+    potential = crystalline.on(kernels=name)
     frames = [_crystal(k) for k in range(6)] + [_slab()]
-    alone = [crystalline.predict(atoms) for atoms in frames]
+    alone = [potential.predict(atoms) for atoms in frames]
     monkeypatch.setattr(module, "ATOMS_AT_ONCE", 9)
-    together = crystalline.predict(frames)
+    together = potential.predict(frames)
     assert torch.allclose(together.energies, torch.cat([p.energies for p in alone]), rtol=0, atol=1e-11)
     assert torch.allclose(together.forces, torch.cat([p.forces for p in alone]), rtol=0, atol=1e-11)
     assert torch.allclose(together.stress, torch.cat([p.stress for p in alone]), rtol=0, atol=1e-12)
@@ -152,6 +154,17 @@ def test_a_molecule_has_no_stress(molecular):
     assert bool(molecular.predict(_ethanol(), stress=True).stress.isnan().all())
 
 
+def test_a_batch_has_a_volume_if_a_periodic_cell_of_it_has_one():
+    cell = [3.0, 4.0, 5.0]
+    boxed, wire = Atoms("H", cell=cell), Atoms("H", cell=[3.0, 0.0, 0.0], pbc=(True, False, False))
+    slab = Atoms("H", cell=cell, pbc=(True, True, False))
+    assert not structures_from_ase([boxed, wire]).has_volume
+    mixed = structures_from_ase([boxed, wire, slab])
+    assert mixed.has_volume
+    assert mixed.volumes.isfinite().tolist() == [False, False, True]
+    assert float(mixed.volumes[2]) == pytest.approx(60.0)
+
+
 def test_single_precision_prediction_stays_near_double(molecular):
     double, single = molecular.predict(_ethanol()), molecular.on(precision="float32").predict(_ethanol())
     assert float(single.energies) == pytest.approx(float(double.energies), abs=1e-3)
@@ -167,7 +180,7 @@ def test_a_model_comes_back_from_its_file_bit_for_bit(tmp_path, changes):
     again = qml_lightning.load(str(tmp_path / "model.qml"))
     assert again.recipe == potential.recipe
     assert again.elements == potential.elements
-    assert again.provenance == json.loads(json.dumps(potential.provenance))
+    assert again.provenance.as_dict() == json.loads(json.dumps(potential.provenance.as_dict()))
     one, two = potential.predict(_ethanol()), again.predict(_ethanol())
     assert torch.equal(one.energies, two.energies)
     assert torch.equal(one.forces, two.forces)

@@ -16,7 +16,7 @@ from qml_lightning.errors import InputError, SolveError
 from qml_lightning.model.file import read_header
 from qml_lightning.model.recipe import DEFAULT
 from qml_lightning.model.recipe_file import field_of, load_recipe, save_recipe, with_fields
-from qml_lightning.study.tuning import combinations, tune
+from qml_lightning.study.tuning import Search, tune
 from small_models import argon, molecules, recipe
 
 SMALL = recipe(n_features=64)
@@ -25,43 +25,43 @@ SPACE = {"features.sigma": [2.0, 8.0], "ridge": [1e-6, 1e-2], "energy_weight": [
 
 @pytest.fixture(scope="module")
 def tuning():
-    return tune(molecules(20), SPACE, SMALL)
+    return tune(molecules(20), Search(SPACE), SMALL)
 
 
 def test_each_trial_is_the_fit_of_its_recipe_judged_by_the_structures_held_out(tuning):
     data = molecules(20)
     order = np.random.RandomState(SMALL.seed).permutation(20)
     learn, judge = data.select(np.sort(order[4:])), data.select(np.sort(order[:4]))
-    assert len(tuning.tried) == 8
-    for one in (tuning.tried[0], tuning.ranking[0]):
+    assert len(tuning.trials) == 8
+    for one in (tuning.trials[0], tuning.ranking[0]):
         found = evaluate(fit(learn, with_fields(SMALL, one.values)), judge)
         assert one.forces == [pytest.approx(found.forces.mae, rel=1e-6)]
         assert one.energy == [pytest.approx(found.energy_per_atom.mae, rel=1e-6)]
-    assert tuning.ranking[0].score == min(one.score for one in tuning.tried)
+    assert tuning.ranking[0].score == min(one.score for one in tuning.trials)
     assert tuning.best == with_fields(SMALL, tuning.ranking[0].values)
 
 
 def test_in_folds_every_structure_judges_once(monkeypatch):
     judged = []
     monkeypatch.setattr(tune_module, "evaluate", lambda model, data: judged.append(data) or evaluate(model, data))
-    found = tune(molecules(10), {"ridge": [1e-6]}, SMALL, folds=3)
+    found = tune(molecules(10), Search({"ridge": [1e-6]}, folds=3), SMALL)
     energies = np.concatenate([part.labels.energies.numpy() for part in judged])
     assert sorted(energies) == sorted(molecules(10).labels.energies.tolist())
-    assert len(found.tried[0].forces) == 3
+    assert len(found.trials[0].forces) == 3
 
 
 def test_ridges_and_weights_share_a_pass_and_widths_do_not(monkeypatch):
     passes = []
     whole = tune_module.equations_of
     monkeypatch.setattr(tune_module, "equations_of", lambda *a, **k: passes.append(None) or whole(*a, **k))
-    tune(molecules(10), SPACE, SMALL)
+    tune(molecules(10), Search(SPACE), SMALL)
     assert len(passes) == 2
 
 
 def test_passes_at_once_find_what_passes_in_turn_find(tuning):
-    at_once = tune(molecules(20), SPACE, SMALL, jobs=2)
-    assert [one.values for one in at_once.tried] == [one.values for one in tuning.tried]
-    for one, other in zip(at_once.tried, tuning.tried, strict=True):
+    at_once = tune(molecules(20), Search(SPACE), SMALL, jobs=2)
+    assert [one.values for one in at_once.trials] == [one.values for one in tuning.trials]
+    for one, other in zip(at_once.trials, tuning.trials, strict=True):
         assert one.forces == pytest.approx(other.forces, rel=1e-6)
         assert one.energy == pytest.approx(other.energy, rel=1e-6)
 
@@ -74,43 +74,48 @@ def test_a_search_that_was_stopped_goes_on_and_more_values_do_only_what_is_new(t
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        tune(molecules(20), SPACE, SMALL, journal=journal, progress=stop)
+        tune(molecules(20), Search(SPACE), SMALL, journal=journal, progress=stop)
     passes = []
     whole = tune_module.equations_of
     monkeypatch.setattr(tune_module, "equations_of", lambda *a, **k: passes.append(None) or whole(*a, **k))
-    again = tune(molecules(20), SPACE, SMALL, journal=journal)
+    again = tune(molecules(20), Search(SPACE), SMALL, journal=journal)
     assert len(passes) == 1
-    assert again.tried == tuning.tried
-    assert tune(molecules(20), SPACE, SMALL, journal=journal).tried == tuning.tried
+    assert again.trials == tuning.trials
+    assert tune(molecules(20), Search(SPACE), SMALL, journal=journal).trials == tuning.trials
     more = {**SPACE, "features.sigma": [2.0, 4.0, 8.0]}
-    assert len(tune(molecules(20), more, SMALL, journal=journal).tried) == 12
+    assert len(tune(molecules(20), Search(more), SMALL, journal=journal).trials) == 12
     assert len(passes) == 2
     with pytest.raises(InputError, match="is of another search: data differ"):
-        tune(molecules(19), SPACE, SMALL, journal=journal)
+        tune(molecules(19), Search(SPACE), SMALL, journal=journal)
     with pytest.raises(InputError, match="recipe, folds, held_out differ"):
-        tune(molecules(20), SPACE, replace(SMALL, rank=16), folds=2, journal=journal)
+        tune(molecules(20), Search(SPACE, folds=2), replace(SMALL, rank=16), journal=journal)
+    older = json.loads(journal.read_text())
+    del older["recipe"]["representation"]["kind"]
+    journal.write_text(json.dumps(older))
+    assert tune(molecules(20), Search(SPACE), SMALL, journal=journal).trials == tuning.trials
+    assert len(passes) == 2
     journal.write_text("{")
     with pytest.raises(InputError, match="Delete it to begin anew"):
-        tune(molecules(20), SPACE, SMALL, journal=journal)
+        tune(molecules(20), Search(SPACE), SMALL, journal=journal)
 
 
 def test_what_cannot_be_solved_loses_and_is_told_if_nothing_can():
     settings = recipe(n_features=1024)
-    found = tune(argon(20), {"ridge": [0.0, 1e-6]}, settings)
+    found = tune(argon(20), Search({"ridge": [0.0, 1e-6]}), settings)
     assert found.best.ridge == 1e-6
     with pytest.raises(SolveError, match="larger ridges"):
-        tune(argon(20), {"ridge": [0.0]}, settings)
+        tune(argon(20), Search({"ridge": [0.0]}), settings)
 
 
 def test_combinations_are_all_or_drawn_by_the_seed():
-    assert len(combinations(SPACE, None, 0)) == 8
-    some = combinations(SPACE, 3, 1)
+    assert len(Search(SPACE).combinations(0)) == 8
+    some = Search(SPACE, most=3).combinations(1)
     assert len(some) == 3
-    assert some == combinations(SPACE, 3, 1)
+    assert some == Search(SPACE, most=3).combinations(1)
     with pytest.raises(InputError, match="nothing to try"):
-        combinations({"ridge": []}, None, 0)
+        Search({"ridge": []}).combinations(0)
     with pytest.raises(InputError, match="folds"):
-        tune(molecules(3), SPACE, SMALL, folds=5)
+        tune(molecules(3), Search(SPACE, folds=5), SMALL)
 
 
 def test_fields_are_named_with_dots_and_an_unknown_one_lists_them():

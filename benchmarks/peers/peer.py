@@ -1,4 +1,4 @@
-"""What every peer's script shares: the task is read, done, and answered; numpy is all it needs.
+"""Parts that the scripts of all peers share: a task is read, done, and answered; numpy is all that they need.
 
 A task is "train" (seconds of a fit; errors on the test frames if the model can tell) or "predict" (µs for each atom).
 Energies are eV, lengths Å. The arrays: numbers (atoms,), positions (frames, atoms, 3), and for training energies,
@@ -45,7 +45,7 @@ def per_atom(seconds: float, data: dict[str, np.ndarray]) -> dict[str, float]:
 
 
 def model_path(task: dict[str, Any], suffix: str, *, there: bool = False) -> Path:
-    """Where the model of a molecule is kept between training and prediction; with `there`, it must exist."""
+    """Path of the model of a molecule, from training to prediction; with `there`, it must exist."""
     path = Path(task["models"]) / f"{task['molecule']}_{task['n_train']}{suffix}"
     if there and not path.exists():
         sys.exit(f"there is no model of {task['n_train']} {task['molecule']} structures: run the training times first")

@@ -132,18 +132,18 @@ def _refuse_for_exact(compute: Compute, keep: Keep, basis: Basis | None) -> None
 
 @overload
 def fit(
-    data: Dataset, recipe: Recipe | Automatic = ..., *, progress: Progress = ..., **options: Unpack[FitOptions]
+    data: Dataset, recipe: Recipe | Automatic = ..., *, progress: Progress | None = ..., **options: Unpack[FitOptions]
 ) -> Potential: ...
 
 
 @overload
 def fit(
-    data: Dataset, recipe: ExactRecipe, *, progress: Progress = ..., **options: Unpack[FitOptions]
+    data: Dataset, recipe: ExactRecipe, *, progress: Progress | None = ..., **options: Unpack[FitOptions]
 ) -> ExactPotential: ...
 
 
 def fit(
-    data: Dataset, recipe: AnyRecipe = AUTOMATIC, *, progress: Progress = silent, **options: Unpack[FitOptions]
+    data: Dataset, recipe: AnyRecipe = AUTOMATIC, *, progress: Progress | None = None, **options: Unpack[FitOptions]
 ) -> AnyPotential:
     """The potential that minimises the weighted squared error of the labels plus ridge · |weights|².
 
@@ -161,7 +161,7 @@ def fit(
     `ranks`: processes that share the work (`machine.ranks.joined`), each with the same data.
     """
     request = Request.of(recipe, **options)
-    return request.fit(request.problem(data), progress)
+    return request.fit(request.problem(data), progress or silent)
 
 
 def header_of(potential: Model) -> dict[str, Any]:

@@ -1,1 +1,1 @@
-"""Potentials inside the programs of others."""
+"""Potentials as plug-ins of other simulation programs."""

@@ -1,4 +1,4 @@
-"""The ASE calculator: optimisers, vibrations and molecular dynamics with a trained potential."""
+"""The ASE calculator of a trained potential, for optimisers, vibrations and molecular dynamics."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ NAME = "qml-lightning"
 
 
 class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
-    """Energies (eV), forces (eV/Å) and stress (eV/Å³, Voigt, tension positive) of a potential for ASE.
+    """ASE calculator of a potential: energies (eV), forces (eV/Å), stress (eV/Å³, Voigt order, tension positive).
 
     atoms.calc = QMLLightning("ethanol.safetensors")
 
-    The neighbour list is made with a skin (Å) around the cutoff, and made anew only when an atom has moved by half of
-    it or the cell has changed: `lists_made` counts. A skin of 0 makes one for every step.
+    The neighbour list has a skin (Å) around the cutoff. It is used again until an atom has moved by half of the skin or
+    the cell has changed; `lists_made` counts the lists. With a skin of 0 every step makes a new list.
     """
 
     implemented_properties: list[str] = ["energy", "free_energy", "energies", "forces", "stress"]  # noqa: RUF012 (as ASE declares it)
-    # charges and magnetic moments do not enter
+    # the potential does not depend on charges and magnetic moments
     ignored_changes: set[str] = {"initial_charges", "initial_magmoms"}  # noqa: RUF012
     name = NAME
 
@@ -46,7 +46,7 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
     ) -> None:
         potential = Potential.load(str(model)) if isinstance(model, str | Path) else model
         self.predictor = potential.on(device, precision, kernels, skin=skin)
-        # what ASE writes into trajectories and databases
+        # ASE writes these into trajectories and databases
         parameters = {"skin": skin, "device": str(device), "kernels": self.predictor.basis.kernels.NAME}
         if isinstance(model, str | Path):
             parameters["model"] = str(model)
@@ -66,21 +66,21 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
         properties: Sequence[str] = ("energy",),
         system_changes: Sequence[str] = tuple(all_changes),
     ) -> None:
-        """Fill `results`: energies alone if nothing more is asked for, else forces and, with a cell, stress too."""
+        """Fill `results` with energies; if forces or stress are asked for, with forces and, for a cell, stress too."""
         super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]
-        assert self.atoms is not None  # ASE keeps a copy of what it was given
+        assert self.atoms is not None  # ASE keeps a copy of the atoms
         structures = structures_from_ase(self.atoms)
         if "stress" in properties and not structures.has_volume:
             raise PropertyNotImplementedError(
-                "Stress is an energy per volume, and these atoms have none: they are not periodic, or their cell is "
-                "flat. Set atoms.cell and atoms.pbc."
+                "Stress is an energy per volume, but these atoms have no volume: they are not periodic, or their cell "
+                "is flat. Set atoms.cell and atoms.pbc."
             )
         derivatives = "forces" in properties or "stress" in properties
         prediction = self.predictor.predict(
             structures, forces=derivatives, stress=derivatives and structures.has_volume
         )
         energy = prediction.energies.item()
-        # there are no electrons to smear: the free energy is the energy
+        # there is no electronic entropy: the free energy is the energy
         results: dict[str, Any] = {
             "energy": energy,
             "free_energy": energy,
@@ -93,6 +93,6 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
         self.results = results
 
 
-# ASE finds calculators from outside by name once they are registered; it has no entry points for them.
+# ASE has no entry points for calculators: an external one is found by name only after it has been registered.
 if NAME not in calculator.external_calculators:
     calculator.register_calculator_class(NAME, QMLLightning)

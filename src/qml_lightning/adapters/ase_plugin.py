@@ -1,4 +1,4 @@
-"""The row that `ase info --plugins` shows, found through the entry points `ase.plugins` of ASE 3.27 and later."""
+"""The row of `ase info --plugins`, which ASE 3.27 and later finds through the entry points `ase.plugins`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 __ase_plugins__: set[Any] = set()
 try:
     from ase._4.plugins.plugin import CalculatorPlugin
-except ImportError:  # an experimental corner of ASE: where it has moved, `ase info` must go on without us
+except ImportError:  # this part of ASE is experimental: if it has moved, `ase info` must still work
     pass
 else:
     __ase_plugins__ = {

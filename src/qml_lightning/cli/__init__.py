@@ -1,4 +1,4 @@
-"""The command line: train, evaluate, predict, learning-curve, tune, update, merge, info, datasets."""
+"""The command line `qml-lightning`: one module for each command."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .failures import explain
 from .screen import teaching
 
 HELP = teaching(
-    """Quantum-mechanical energies and forces, learnt in closed form.
+    """Learn quantum-mechanical energies and forces by one linear solve.
 
-A file of structures with energies and forces in, a potential for molecular dynamics out.
+Input: a file of structures with energies and forces. Output: a potential for molecular dynamics.
 
 [bold]First steps[/bold]
 
@@ -25,8 +25,9 @@ A file of structures with energies and forces in, a potential for molecular dyna
 
 [bold]Exit codes[/bold]
 
-0 done, 2 bad input, 3 not enough memory or disk, 4 a model file that cannot be used, 5 equations that cannot be solved,
-130 interrupted, 1 anything else. With --json, standard output is one JSON object, {"error": …, "kind": …} on failure.
+0 success, 2 wrong input, 3 not enough memory or disk, 4 unusable model file, 5 equations without a solution,
+130 interrupted, 1 any other failure. With --json, standard output is one JSON object; after a failure it is
+{"error": …, "kind": …}.
 """
 )
 
@@ -59,11 +60,11 @@ def _root(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and give its exit code."""
+    """Run a command and return its exit code."""
     arguments = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="replace")  # a terminal without Å must not end a training run
+            stream.reconfigure(errors="replace")  # a terminal that cannot print Å must not stop a training run
     try:
         code = typer.main.get_command(app).main(arguments, prog_name="qml-lightning", standalone_mode=False)
     except BaseException as problem:

@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from ..datasets.catalogue import Entry
 
 HELP = teaching(
-    """The public data sets that are known by name.
+    """List the public data sets that can be used by name.
 
-One is part of the package (ethanol). Others are found in the folder that $QML_LIGHTNING_DATA names, or are downloaded
-by the load-atoms library if that is installed: pip install "qml-lightning\\[datasets]".
+The set `ethanol` is part of the package. The others are read from the folder in $QML_LIGHTNING_DATA, or downloaded by
+the load-atoms library if it is installed: pip install "qml-lightning\\[datasets]".
 
 [bold]Examples[/bold]
 
@@ -31,7 +31,7 @@ by the load-atoms library if that is installed: pip install "qml-lightning\\[dat
 
 def command(
     folder: Annotated[
-        Path | None, Option(help="Where files are, besides $QML_LIGHTNING_DATA.", metavar="FOLDER")
+        Path | None, Option(help="Folder with data files, searched before $QML_LIGHTNING_DATA.", metavar="FOLDER")
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -67,7 +67,7 @@ def _row(entry: Entry, where: str, path: str | None) -> dict[str, Any]:
 
 
 def _where(entry: Entry, folder: Path | None) -> tuple[str, str | None]:
-    """In a word, and the path if there is one."""
+    """Place of a data set in words (built in, found, load-atoms, not found), and the path of its file or None."""
     from ..datasets import catalogue
     from ..datasets.entries import EMBEDDED
 

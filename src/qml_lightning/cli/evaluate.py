@@ -13,9 +13,10 @@ from .screen import note, show, show_json, teaching
 from .tables import error_table, metrics_as_json
 
 HELP = teaching(
-    """Errors of a model on structures with energies, forces or stress.
+    """Measure the errors of a model on structures with energies, forces or stress.
 
-MAE and RMSE of total energies, energies per atom, force components (overall and on each element) and stress.
+The output is MAE and RMSE of total energies, energies per atom, force components (of all atoms and of each element) and
+stress.
 
 [bold]Examples[/bold]
 
@@ -24,8 +25,8 @@ MAE and RMSE of total energies, energies per atom, force components (overall and
   qml-lightning evaluate model.safetensors mine.npz --energy-unit Hartree
   qml-lightning evaluate model.safetensors "run.traj@::10" --json
 
---json prints structures, atoms, energy, energy_per_atom, forces, stress (each {"mae", "rmse"} or null) and
-forces_by_element, in eV, eV/Å and eV/Å³.
+--json prints an object with structures, atoms, energy, energy_per_atom, forces, stress (each {"mae", "rmse"} or null)
+and forces_by_element, in eV, eV/Å and eV/Å³.
 """
 )
 

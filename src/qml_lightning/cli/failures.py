@@ -1,4 +1,4 @@
-"""What a person sees when something goes wrong: one message, an exit code, no traceback."""
+"""Failures of a command as the user sees them: one message and an exit code, no traceback."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ INTERRUPTED = 130
 
 
 def explain(problem: BaseException, *, as_json: bool) -> int:
-    """Tell what happened, on stderr (with --json: on stdout, as JSON), and give the exit code."""
+    """Print what happened on stderr (with --json: on stdout, as JSON), and return the exit code."""
     if isinstance(problem, SystemExit):
         return problem.code if isinstance(problem.code, int) else 1
     if isinstance(problem, OSError) and problem.errno == errno.EPIPE:
-        # whoever read our output has gone: nobody is left to be told, and the flush at exit must not complain
+        # the program that read our output has ended: print nothing, not even when Python flushes at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    code, kind, message = _judged(problem)
-    if getattr(problem, "told_elsewhere", False):  # the first of several ranks has had the error, and tells it
+    code, kind, message = _described(problem)
+    if getattr(problem, "told_elsewhere", False):  # with several ranks, the first one prints the error
         return code
     if as_json:
         print(json.dumps({"error": message, "kind": kind}, ensure_ascii=False))
@@ -34,35 +34,31 @@ def explain(problem: BaseException, *, as_json: bool) -> int:
     return code
 
 
-def _judged(problem: BaseException) -> tuple[int, str, str]:
-    """Exit code, name of the kind of error, and the message."""
+def _described(problem: BaseException) -> tuple[int, str, str]:
+    """Exit code, kind of error, and message."""
     for kind, code in EXIT_CODES.items():
         if isinstance(problem, kind):
             return code, kind.__name__, str(problem)
     if isinstance(problem, (KeyboardInterrupt, typer.Abort)):
-        return (
-            INTERRUPTED,
-            "Interrupted",
-            "Stopped before the end. Files are written whole or not at all.",
-        )
+        return INTERRUPTED, "Interrupted", "Stopped before the end. No file was left half written."
     if hasattr(problem, "format_message"):  # a mistake in the command line, found by typer
         context = getattr(problem, "ctx", None)
         hint = f"\nSee: {context.command_path} --help" if context is not None else ""
         return 2, InputError.__name__, f"{problem.format_message()}{hint}"
     if _out_of_memory(problem):
         return 3, ResourceError.__name__, (
-            f"There was not enough memory ({problem}). Use fewer features, fewer structures, or --precision float32."
+            f"Not enough memory ({problem}). Use fewer features, fewer structures, or --precision float32."
         )  # fmt: skip
     if isinstance(problem, OSError):
         return 2, InputError.__name__, f"{problem.strerror or problem}: {problem.filename or ''}".rstrip(": ")
     return 1, type(problem).__name__, (
-        f"{type(problem).__name__}: {problem}\nThis should not have happened. Run the command again with --debug and "
-        "send us what it prints."
+        f"{type(problem).__name__}: {problem}\nThis is a bug. Please run the command again with --debug and send us "
+        "the output."
     )  # fmt: skip
 
 
 def _out_of_memory(problem: BaseException) -> bool:
-    """Also what torch says, which is no MemoryError."""
+    """Whether memory ran out. torch raises a RuntimeError for it, not a MemoryError."""
     text = str(problem).lower()
     return isinstance(problem, MemoryError) or (
         isinstance(problem, RuntimeError) and ("out of memory" in text or "can't allocate memory" in text)

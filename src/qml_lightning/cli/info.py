@@ -1,4 +1,4 @@
-"""`qml-lightning info`: this installation, or what is in a model file."""
+"""`qml-lightning info`: the installation, or the content of a model file or an equations file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from .screen import facts, show, show_json, table, teaching
 from .tables import choice_table, equations_facts, model_facts, symbol
 
 HELP = teaching(
-    """What this installation can do, or what a model or a file of equations holds.
+    """Describe this installation, a model, or a file of equations.
 
-Without a model: versions, threads, memory, back-ends (and why one is not available), recipes.
-With a model: its elements, the data it was trained on, its recipe and where it was made. Nothing in it is executed.
+Without a file: versions, threads, memory, back-ends (and why one is not available), and recipes.
+With a model: its elements, training data, recipe, and how it was trained. No code in the file is executed.
 
 [bold]Examples[/bold]
 
@@ -28,7 +28,7 @@ With a model: its elements, the data it was trained on, its recipe and where it 
 
 def command(
     model: Annotated[
-        Path | None, Argument(help="A model or equations that `train` wrote.", metavar="MODEL", show_default=False)
+        Path | None, Argument(help="A model or equations file written by `train`.", metavar="MODEL", show_default=False)
     ] = None,
     as_json: Json = False,
     debug: Debug = False,
@@ -50,7 +50,7 @@ def _holds_equations(path: Path) -> bool:
         with safe_open(path, framework="pt") as file:
             return FORMAT in (file.metadata() or {})
     except (SafetensorError, OSError):
-        return False  # whatever is wrong with it, the reader of models says so
+        return False  # the reader of model files will say what is wrong
 
 
 def _equations(path: Path, as_json: bool) -> None:
@@ -68,15 +68,15 @@ def _model(path: Path, as_json: bool) -> None:
     from .options import load_potential
 
     header = read_header(path)
-    potential = load_potential(path)  # the header may be whole where the numbers are not
+    potential = load_potential(path)  # also checks the numbers: they may be damaged where the header is intact
     explained = {symbol(z): float(part) for z, part in zip(potential.elements, potential.projection.explained)}
     reference = {symbol(z): float(e) for z, e in zip(potential.elements, potential.baseline.energies)}
     if as_json:
         show_json({**header, "explained_variance": explained, "reference_energies": reference})
         return
-    shared = ", ".join(f"{name} {energy:.4f} eV" for name, energy in reference.items())
-    evidence = choice_table(header["provenance"].get("choice"))
-    show(model_facts(path.name, header, explained), *evidence, facts("Reference energies", {"atoms": shared}))
+    energies = ", ".join(f"{name} {energy:.4f} eV" for name, energy in reference.items())
+    trials = choice_table(header["provenance"].get("choice"))
+    show(model_facts(path.name, header, explained), *trials, facts("Reference energies", {"atoms": energies}))
 
 
 def _installation(as_json: bool) -> None:
@@ -126,7 +126,7 @@ def _installation(as_json: bool) -> None:
 
 
 def _backends() -> list[dict[str, Any]]:
-    """One row for each back-end and precision, on the best device there is."""
+    """One row for each back-end, device and precision."""
     import torch
 
     from ..kernels import BACKENDS

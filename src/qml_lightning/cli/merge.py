@@ -1,4 +1,4 @@
-"""`qml-lightning merge`: equations of several fits put together."""
+"""`qml-lightning merge`: the sum of the equations of several fits."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .screen import progress, show, show_json, teaching
 from .tables import equations_facts
 
 HELP = teaching(
-    """Add the equations of several fits, as if one fit had seen all of their structures.
+    """Add the equations of several fits. The sum is that of one fit to all their structures.
 
-They must be in one basis: train the first, and the others with --basis and its model. The fits can run on different
-machines. `update` makes a model from the sum.
+All fits must have the same basis: train the first one, then the others with --basis and the model of the first. The
+fits may run on different machines. `update` makes a model from the sum.
 
 [bold]Examples[/bold]
 
@@ -31,7 +31,7 @@ machines. `update` makes a model from the sum.
 
 def command(
     equations: Annotated[
-        list[Path], Argument(help="Files that train --equations wrote.", metavar="EQUATIONS…", show_default=False)
+        list[Path], Argument(help="Files written by train --equations.", metavar="EQUATIONS…", show_default=False)
     ],
     output: Annotated[Path, Option("--output", "-o", help="File to write.")],
     repeated: Repeated = False,
@@ -41,7 +41,7 @@ def command(
 ) -> None:
     check_output(output, overwrite)
     if len(equations) < 2:
-        raise InputError("Name at least two files of equations to add.")
+        raise InputError("Give at least two files of equations to add.")
 
     from ..training.equations import merged
     from ..training.equations_file import header_of, load_equations, save_equations

@@ -1,4 +1,4 @@
-"""Long work in portions, so that a bar can tell how much is left."""
+"""Long steps of a command: prediction in portions with a progress bar, the label check, and fits that can resume."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ PORTION = 2000
 
 
 def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
-    """The prediction for all structures, with a bar."""
+    """Prediction for all structures, with a progress bar."""
     from ..atoms.neighbours import check_distances, element_indices
     from ..atoms.structures import batches
     from ..model.predictor import Prediction
 
-    # told before the work and not midway, and counted from the first structure, not from that of a portion
+    # fail before the work, not midway; and name a structure by its number in the whole set, not in a portion
     element_indices(structures.numbers, predictor.basis.elements)
     check_distances(structures)
     parts: list[Prediction] = []
@@ -42,7 +42,7 @@ def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, s
 
 
 def evaluate_all(predictor: Predictor, data: Dataset) -> tuple[Metrics, Prediction]:
-    """Errors on the labels of `data`, and the predictions, with a bar."""
+    """Errors on the labels of `data`, and the predictions, with a progress bar."""
     from ..model.metrics import compare
 
     labels = data.labels
@@ -53,7 +53,10 @@ def evaluate_all(predictor: Predictor, data: Dataset) -> tuple[Metrics, Predicti
 
 
 def check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
-    """What the label check says: nothing, a warning, or an InputError when it is clear-cut."""
+    """Print a warning if energies and forces do not seem to belong together; raise an InputError if that is certain.
+
+    None if the data set does not have both.
+    """
     from ..study.label_check import check_labels as check
 
     if not {"energies", "forces"} <= set(dataset.labels.kinds):
@@ -63,7 +66,7 @@ def check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
     if found.refuse:
         raise InputError(
             f"The labels of {dataset.source.name} contradict each other.\n{text}\n"
-            "Correct that, or train all the same with --no-label-check."
+            "Correct the data, or train anyway with --no-label-check."
         )
     if not found.ok:
         panel("Warning", text, colour="yellow")
@@ -72,12 +75,12 @@ def check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
 
 @contextmanager
 def resumable(checkpoint: Path | None) -> Iterator[None]:
-    """When the work ends badly and there is a checkpoint, say how to go on."""
+    """If the work fails and there is a checkpoint, print how to resume."""
     try:
         yield
     except InputError:
-        raise  # the same command would be refused again
+        raise  # the same command would fail again
     except BaseException:
         if checkpoint is not None and checkpoint.exists():
-            note(f"Nothing before the checkpoint {checkpoint} is lost: give the same command again with --resume.")
+            note(f"The work up to the checkpoint {checkpoint} is saved. Give the same command again with --resume.")
         raise

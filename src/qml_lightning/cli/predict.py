@@ -13,10 +13,10 @@ from .portions import predict_all
 from .screen import show, show_json, teaching
 
 HELP = teaching(
-    """Energies, forces and stress of structures, written as extended XYZ in eV and Å.
+    """Predict energies, forces and stress of structures, and write them as extended XYZ in eV and Å.
 
-Each frame gets its energy, the energy of every atom, forces, and stress if it has a cell. Labels in the file are not
-read. ASE reads the result: ase.io.read("predicted.extxyz", ":").
+Each frame gets its energy, the energy of each atom, the forces, and the stress if it has a cell. Labels in the input
+are ignored. ASE can read the output: ase.io.read("predicted.extxyz", ":").
 
 [bold]Examples[/bold]
 
@@ -30,7 +30,7 @@ read. ASE reads the result: ase.io.read("predicted.extxyz", ":").
 def command(
     model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
     data: Annotated[str, Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
-    output: Annotated[Path, Option("--output", "-o", help="File to write; .xz, .gz or .bz2 compresses it.")],
+    output: Annotated[Path, Option("--output", "-o", help="File to write; compressed if it ends in .xz, .gz or .bz2.")],
     reading: DataOptions,
     machine: MachineOptions,
     overwrite: Overwrite = False,

@@ -1,4 +1,4 @@
-"""Options that change a recipe."""
+"""Command-line options of a recipe."""
 
 from __future__ import annotations
 
@@ -18,61 +18,64 @@ if TYPE_CHECKING:
     from ..model.recipe import Automatic, Recipe
     from ..model.representations import Representation
 
-RECIPE, TARGETS = "Recipe", "What to learn from"
+RECIPE, TARGETS = "Recipe", "Labels and weights"
 KINDS = ("energies", "forces", "stress")
 AUTOMATIC = "automatic"
 
 
 @dataclass(frozen=True)
 class RecipeOptions:
-    """What is None is as the named recipe says."""
+    """A named recipe and changes to it. A field that is None keeps the value of the named recipe."""
 
     recipe: Annotated[
         str,
-        Option(help="automatic: what is not given is chosen from the data; or one of `qml-lightning info` or a file of "
-               "`tune`, as it is.", metavar="NAME|FILE", rich_help_panel=RECIPE),
+        Option(help="automatic: choose from the data what is not given. Or a fixed recipe: a name of "
+               "`qml-lightning info`, or a file that `tune` wrote.", metavar="NAME|FILE", rich_help_panel=RECIPE),
     ] = "automatic"  # fmt: skip
     features: Annotated[
-        int | None, Option(help="Number of random features: more is better and slower.", rich_help_panel=RECIPE)
+        int | None,
+        Option(help="Number of random features. More features are more accurate and slower.", rich_help_panel=RECIPE),
     ] = None
     method: Annotated[
         str | None,
-        Option(help="Feature map; or explicit kernels, exact and costly: oqml, gpr.", metavar="sorf|rff|orf|oqml|gpr",
-               rich_help_panel=RECIPE),
+        Option(help="Feature map; oqml and gpr have explicit kernels: exact and expensive.",
+               metavar="sorf|rff|orf|oqml|gpr", rich_help_panel=RECIPE),
     ] = None  # fmt: skip
-    sigma: Annotated[float | None, Option(help="Width of the kernel.", rich_help_panel=RECIPE)] = None
-    ridge: Annotated[float | None, Option(help="Regularisation.", rich_help_panel=RECIPE)] = None
+    sigma: Annotated[float | None, Option(help="Width of the kernel (σ).", rich_help_panel=RECIPE)] = None
+    ridge: Annotated[float | None, Option(help="Regularisation strength (λ).", rich_help_panel=RECIPE)] = None
     threshold: Annotated[
         float | None,
-        Option(help="OQML: singular values below this part of the largest are left out.", rich_help_panel=RECIPE),
+        Option(help="OQML: drop singular values below this fraction of the largest.", rich_help_panel=RECIPE),
     ] = None
-    rank: Annotated[int | None, Option(help="Axes kept of each element's environments.", rich_help_panel=RECIPE)] = None
-    cutoff: Annotated[float | None, Option(help="How far an atom sees, in Å.", rich_help_panel=RECIPE)] = None
+    rank: Annotated[
+        int | None, Option(help="Number of principal axes kept for each element.", rich_help_panel=RECIPE)
+    ] = None
+    cutoff: Annotated[float | None, Option(help="Cutoff radius in Å.", rich_help_panel=RECIPE)] = None
     angular: Annotated[
         str | None,
-        Option(help="Angular functions: the paper's cos θ and sin θ, or a cosine series.", metavar="pair|series",
+        Option(help="Angular functions: the paper's pair cos θ and sin θ, or a cosine series.", metavar="pair|series",
                rich_help_panel=RECIPE),
     ] = None  # fmt: skip
     solver: Annotated[
         str | None,
-        Option(help="One factorisation, or an iteration for very many features.", metavar="automatic|direct|iterative",
-               rich_help_panel=RECIPE),
+        Option(help="direct: one factorisation; iterative: for very many features.",
+               metavar="automatic|direct|iterative", rich_help_panel=RECIPE),
     ] = None  # fmt: skip
     accumulation: Annotated[
         str | None,
-        Option(help="Products of the Gram matrix: float64, or compensated float32, the default on GPUs with slow "
-               "float64.", metavar="float64|compensated", rich_help_panel=RECIPE),
+        Option(help="Products of the Gram matrix: in float64, or in compensated float32, which is the default on GPUs "
+               "with slow float64.", metavar="float64|compensated", rich_help_panel=RECIPE),
     ] = None  # fmt: skip
     seed: Annotated[
-        int | None, Option(help="Of every random draw: the same seed gives the same model.", rich_help_panel=RECIPE)
+        int | None, Option(help="Seed of all random draws: the same seed gives the same model.", rich_help_panel=RECIPE)
     ] = None
     targets: Annotated[
         str | None,
-        Option(help="Labels to learn from, with commas: energies,forces,stress. By default all that there are.",
+        Option(help="Labels to learn from, such as energies,forces,stress. By default all labels of the data.",
                metavar="LIST", rich_help_panel=TARGETS),
     ] = None  # fmt: skip
     energy_weight: Annotated[
-        float | None, Option(help="Weight of an energy against a force component.", rich_help_panel=TARGETS)
+        float | None, Option(help="Weight of an energy relative to a force component.", rich_help_panel=TARGETS)
     ] = None
     force_weight: Annotated[float | None, Option(help="Weight of a force component.", rich_help_panel=TARGETS)] = None
     stress_weight: Annotated[
@@ -80,12 +83,15 @@ class RecipeOptions:
     ] = None
     reference_energies: Annotated[
         str | None,
-        Option(help="Energies of the free atoms in eV: H=-13.6,O=-432.1 or a JSON file. By default least squares.",
+        Option(help="Energies of free atoms in eV, as H=-13.6,O=-432.1 or in a JSON file. By default least squares.",
                metavar="LIST|FILE", rich_help_panel=TARGETS),
     ] = None  # fmt: skip
 
     def automatic(self, precision: str | None, start: Recipe | None = None) -> Recipe | Automatic | ExactRecipe:
-        """As `make`; what is not given is to be chosen from the data, unless `start` or a recipe by name has it."""
+        """The recipe of `make`, with the fields that are not given left to be chosen from the data.
+
+        Nothing is left to choose if `start` or a named recipe fixes all fields.
+        """
         from ..model.recipe import CHOOSABLE, Automatic, Recipe
 
         recipe = self.make(precision, start)
@@ -97,7 +103,7 @@ class RecipeOptions:
         return Automatic(recipe, tuple(name for name in CHOOSABLE if name not in given))
 
     def make(self, precision: str | None, start: Recipe | None = None) -> Recipe | ExactRecipe:
-        """The recipe, checked; `start` is what the options change, instead of the named one."""
+        """The named recipe with the changes of the options, checked. `start` replaces the named recipe."""
         from dataclasses import replace
 
         from ..exact.recipe import METHODS
@@ -109,7 +115,7 @@ class RecipeOptions:
         if self.recipe not in known and Path(self.recipe).is_file():
             known = {self.recipe: load_recipe(self.recipe)}
         if self.recipe not in known:
-            raise InputError(f"There is no recipe {self.recipe!r}. Known are {', '.join(known)}, or give a file.")
+            raise InputError(f"There is no recipe {self.recipe!r}. Use {', '.join(known)}, or the path of a file.")
         base = known[self.recipe] if start is None else start
         representation = self._representation(base.representation)
         if self.method in METHODS:
@@ -119,7 +125,7 @@ class RecipeOptions:
         if self.accumulation not in (None, *ACCUMULATIONS):
             raise InputError(f"--accumulation is {' or '.join(ACCUMULATIONS)}, got {self.accumulation!r}.")
         if self.threshold is not None:
-            raise InputError("--threshold belongs to --method oqml. Random features have --ridge.")
+            raise InputError("--threshold is for --method oqml only. For random features use --ridge.")
         features: dict[str, Any] = {"n_features": self.features, "method": self.method, "sigma": self.sigma}
         recipe = replace(
             base,
@@ -132,17 +138,26 @@ class RecipeOptions:
         recipe.check()
         return recipe
 
+    def random_features(self, precision: str | None, purpose: str) -> Recipe:
+        """The recipe of `make`, which must have random features; `purpose` begins the sentence of the error."""
+        from ..model.recipe import Recipe
+
+        recipe = self.make(precision)
+        if not isinstance(recipe, Recipe):
+            raise InputError(f"{purpose} needs random features: --method sorf, rff or orf, got {self.method}.")
+        return recipe
+
     def _make_exact(self, base: Recipe, representation: Representation, precision: str | None) -> ExactRecipe:
         from ..exact import ExactRecipe
 
-        strange: dict[str, object] = {"--features": self.features, "--solver": self.solver}
-        strange |= {"--accumulation": self.accumulation}
-        strange |= {"--ridge": self.ridge} if self.method == "oqml" else {"--threshold": self.threshold}
-        if given := [name for name, value in strange.items() if value is not None]:
-            raise InputError(f"{', '.join(given)} means nothing with --method {self.method}. Leave it out.")
+        without: dict[str, object] = {"--features": self.features, "--solver": self.solver}
+        without |= {"--accumulation": self.accumulation}
+        without |= {"--ridge": self.ridge} if self.method == "oqml" else {"--threshold": self.threshold}
+        if given := list(_given(without)):
+            raise InputError(f"--method {self.method} does not use {', '.join(given)}. Leave it out.")
         if checked_precision(precision) == "float32":
             raise InputError(f"--method {self.method} trains in float64 only. Leave --precision out.")
-        # of a named recipe, what kernels share with features
+        # fields of the named recipe that explicit kernels use too
         names = ("ridge", "energy_weight", "force_weight", "stress_weight", "size_exponent", "projection_samples")
         shared = {"sigma": base.features.sigma} | {name: getattr(base, name) for name in names}
         chosen = {**shared, **self._shared(), **_given({"sigma": self.sigma, "threshold": self.threshold})}
@@ -151,7 +166,7 @@ class RecipeOptions:
         return recipe
 
     def _shared(self) -> dict[str, Any]:
-        """What is given of the options that every method has."""
+        """Options that every method has, if they are given."""
         names = ("ridge", "rank", "seed", "energy_weight", "force_weight", "stress_weight")
         return _given({name: getattr(self, name) for name in names})
 
@@ -168,7 +183,7 @@ class RecipeOptions:
             known = {"pair": ENERGIES_AND_FORCES, "series": COSINE_SERIES}
             if self.angular not in known:
                 raise InputError(f"--angular is pair or series, got {self.angular!r}.")
-            # the weight of the three-body part and the number of functions go with the kind
+            # the weight of the three-body part and the number of functions belong to the kind of functions
             like = known[self.angular]
             representation = replace(
                 representation, angular=like.angular, n_angular=like.n_angular, weight3=like.weight3
@@ -180,24 +195,23 @@ class RecipeOptions:
         return {"targets": self.chosen_targets(), "reference_energies": self.given_energies()}
 
     def chosen_targets(self) -> tuple[str, ...] | None:
-        """The kinds of labels to learn from, or None for all."""
+        """Kinds of labels to learn from; None for all."""
         if self.targets is None:
             return None
         names = tuple(name.strip().lower() for name in self.targets.split(",") if name.strip())
         aliases = {"energy": "energies", "force": "forces"}
         kinds = tuple(aliases.get(name, name) for name in names)
-        strange = [name for name, kind in zip(names, kinds) if kind not in KINDS]
-        if strange or not kinds:
-            raise InputError(f"--targets takes some of {','.join(KINDS)}, got {self.targets!r}.")
+        if not kinds or not set(kinds) <= set(KINDS):
+            raise InputError(f"--targets takes one or more of {','.join(KINDS)}, got {self.targets!r}.")
         return kinds
 
     def given_energies(self) -> dict[int, float] | None:
-        """Reference energies by atomic number, or None for least squares."""
+        """Reference energies by atomic number, in eV; None for least squares."""
         text = self.reference_energies
         if text is None:
             return None
         if "=" not in text or Path(text).is_file():
-            return _from_file(Path(text))
+            return _energies_in(Path(text))
         pairs = [part.partition("=") for part in text.split(",") if part.strip()]
         return _by_number({name: value for name, _, value in pairs}, "--reference-energies")
 
@@ -206,7 +220,7 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def _from_file(path: Path) -> dict[int, float]:
+def _energies_in(path: Path) -> dict[int, float]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as problem:

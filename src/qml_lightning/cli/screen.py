@@ -1,4 +1,4 @@
-"""The screen: tables and messages that also read well in a file, and bars that only a terminal sees."""
+"""Printing: tables and messages for terminals and files, progress bars for terminals only."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID, Tas
 from rich.table import Table
 from rich.text import Text
 
-# Columns where there is no terminal to ask.
+# Characters in a line where the output is not a terminal.
 WIDTH = 110
 
 
 def teaching(text: str) -> str:
-    """Help with its paragraphs on one line each, for the terminal to break; indented lines (examples) stay."""
+    """Help text with each paragraph on one line, which the terminal wraps. Indented examples stay as they are."""
     lines: list[str] = []
     for line in text.strip().split("\n"):
         joins = bool(lines) and lines[-1] != "" and line != "" and not line.startswith(" ")
@@ -31,13 +31,13 @@ def teaching(text: str) -> str:
 
 
 def console(*, stderr: bool = False) -> Console:
-    """Results go to stdout; progress, notes and errors to stderr."""
+    """Console of stdout for results, or of stderr for progress, notes and errors."""
     made = Console(stderr=stderr, highlight=False)
     return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=WIDTH)
 
 
 def panel(title: str, message: str, *, colour: str) -> None:
-    """A framed message on stderr; without a terminal the plain text."""
+    """Print a framed message on stderr, or plain text if that is not a terminal."""
     to = console(stderr=True)
     if to.is_terminal:
         to.print(Panel(Text(message), title=title, title_align="left", border_style=colour, width=min(to.width, WIDTH)))
@@ -46,12 +46,12 @@ def panel(title: str, message: str, *, colour: str) -> None:
 
 
 def note(message: str) -> None:
-    """A line on stderr."""
+    """Print a line on stderr."""
     console(stderr=True).print(Text(message, style="dim"), soft_wrap=True)
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Group:
-    """Rows under a heading; the columns numbered in `right` are aligned to the right."""
+    """Table with a title and column headings; the columns numbered in `right` are aligned to the right."""
     made = Table(box=box.SIMPLE_HEAD, header_style="dim")
     for at, name in enumerate(columns):
         made.add_column(name, justify="right" if at in right else "left", overflow="fold", no_wrap=at in right)
@@ -61,7 +61,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
 
 
 def facts(title: str, values: dict[str, str]) -> Group:
-    """Names and values, two columns without a heading; empty values are left out."""
+    """Table of names and values without column headings; empty values are left out."""
     made = Table(box=box.SIMPLE_HEAD, show_header=False)
     made.add_column(style="dim", no_wrap=True)
     made.add_column(overflow="fold")
@@ -72,11 +72,11 @@ def facts(title: str, values: dict[str, str]) -> Group:
 
 
 def _titled(title: str, made: Table) -> Group:
-    return Group(Text(title, style="bold"), made)  # rich would squeeze its own title into the width of the table
+    return Group(Text(title, style="bold"), made)  # rich would wrap its own title at the width of the table
 
 
 def show(*parts: Any) -> None:
-    """On stdout; plain text is not broken and not read as markup, as there may be paths in it."""
+    """Print tables and texts on stdout. Texts are neither wrapped nor read as markup: they may contain paths."""
     to = console()
     for part in parts:
         if isinstance(part, str):
@@ -86,12 +86,12 @@ def show(*parts: Any) -> None:
 
 
 def show_json(value: dict[str, Any]) -> None:
-    """One JSON object on stdout; what is not a number becomes null."""
+    """Print one JSON object on stdout, with null for NaN and infinity."""
     print(json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def finite(value: Any) -> Any:
-    """What JSON can hold: null for what is not a number."""
+    """A copy that JSON can hold, with None for NaN and infinity."""
     if isinstance(value, dict):
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
@@ -101,7 +101,7 @@ def finite(value: Any) -> Any:
 
 @contextmanager
 def warnings_shown() -> Iterator[None]:
-    """Warnings of the library as framed messages."""
+    """Show warnings of the library as framed messages."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UserWarning)
         warnings.showwarning = lambda message, *_, **__: panel("Warning", str(message), colour="yellow")
@@ -109,14 +109,14 @@ def warnings_shown() -> Iterator[None]:
 
 
 class Remark(ProgressColumn):
-    """What the work says of itself beside its bar, such as its rate."""
+    """Remark beside a progress bar, such as the rate."""
 
     def render(self, task: Task) -> Text:
         return Text(task.fields.get("remark", ""), style="dim")
 
 
 class Remaining(ProgressColumn):
-    """Time left, from the speed since the beginning: portions are few and large, rich would wait for several."""
+    """Time left at the mean speed so far. Portions are few and large; rich's own estimate would wait for several."""
 
     def render(self, task: Task) -> Text:
         if not task.total or not task.completed or not task.elapsed:
@@ -126,21 +126,21 @@ class Remaining(ProgressColumn):
 
 
 class Tell(Protocol):
-    """What `progress` gives: `training.Progress`, without waiting for torch."""
+    """Signature of the function that `progress` yields, declared here so that no import of torch is needed."""
 
     def __call__(self, what: str, done: int, of: int, remark: str = "", /) -> None: ...
 
 
 @contextmanager
 def progress(*, shown: bool = True) -> Iterator[Tell]:
-    """`tell(what, done, of, remark)` draws a bar with the remaining time for each `what`, in terminals only."""
+    """Yield `tell(what, done, of, remark)`, which draws a bar with the time left for each `what`, in terminals only."""
     to = console(stderr=True)
     columns = (TextColumn("{task.description:<12}"), BarColumn(40), TaskProgressColumn(), Remaining(), Remark())
     with Progress(*columns, console=to, transient=True, disable=not (shown and to.is_terminal)) as bars:
         tasks: dict[str, TaskID] = {}
 
         def tell(what: str, done: int, of: int, remark: str = "", /) -> None:
-            # one step in all has no fraction to show: its bar only moves, and goes when the next step begins
+            # a single step has no fraction to show: its bar only moves, and disappears when the next step begins
             if what not in tasks:
                 for task in bars.tasks:
                     bars.update(task.id, visible=task.total is not None)

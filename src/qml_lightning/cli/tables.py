@@ -1,4 +1,4 @@
-"""Errors and models in words: tables of numbers with units, and the same as JSON."""
+"""Tables that commands print: errors, models, equations, and the trials behind a chosen recipe."""
 
 from __future__ import annotations
 
@@ -10,52 +10,40 @@ from .screen import facts, show, show_json, table
 if TYPE_CHECKING:
     from rich.console import Group
 
-    from ..model.metrics import Error, Metrics
+    from ..model.metrics import Metrics
     from ..training.plan import Plan
 
-MILLI = 1000.0
-UNITS = {"energies": "meV", "forces": "meV/Å", "stress": "meV/Å³"}
+# Kind of label in the record of a choice → quantity of model/metrics.
+QUANTITIES = {"energies": "energy", "forces": "forces", "stress": "stress"}
 
 
 def symbol(number: int) -> str:
-    """H, He, Li …"""
+    """Chemical symbol of an atomic number: 6 is C."""
     from ase.data import chemical_symbols
 
     return str(chemical_symbols[number])
 
 
-def number(value: float) -> str:
-    """Four significant digits, with thousands apart."""
-    return f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"
-
-
 def error_table(title: str, metrics: Metrics) -> Group:
     """MAE and RMSE, a line for each kind of label, and for the forces on each element."""
-    by_element = metrics.forces_by_element if len(metrics.forces_by_element) > 1 else {}
-    lines: list[tuple[str, Error | None, str]] = [
-        ("energy", metrics.energy, "meV"),
-        ("energy per atom", metrics.energy_per_atom, "meV"),
-        ("forces", metrics.forces, "meV/Å"),
-        *((f"  on {symbol(z)}", error, "meV/Å") for z, error in sorted(by_element.items())),
-        ("stress", metrics.stress, "meV/Å³"),
-    ]
-    rows = [
-        (name, number(MILLI * error.mae), number(MILLI * error.rmse), unit, f"{error.n:,}")
-        for name, error, unit in lines
-        if error is not None
-    ]
+    from ..model.metrics import error_lines
+
+    rows = [(line.name, line.mae, line.rmse, line.unit, f"{line.n:,}") for line in error_lines(metrics)]
     return table(title, ("", "MAE", "RMSE", "unit", "values"), rows, right=(1, 2, 4))
 
 
 def metrics_as_json(metrics: Metrics) -> dict[str, Any]:
-    """In eV, eV/Å and eV/Å³; null where there are no labels."""
+    """Errors for JSON, with elements by symbol. In eV, eV/Å and eV/Å³; None where there are no labels."""
     plain = metrics.as_dict()
     by_element = {symbol(int(z)): error for z, error in plain["forces_by_element"].items()}
     return {**plain, "forces_by_element": by_element}
 
 
 def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] | None = None) -> Group:
-    """What was trained, on what, how: from the header of a model file."""
+    """Data, recipe and provenance of a model, from the header of its file.
+
+    `explained`: for each element, the part of the squared norm that the projection keeps.
+    """
     from ..model.representations import representation_from_dict
 
     recipe, provenance, data = header["recipe"], header["provenance"], header["provenance"].get("data", {})
@@ -89,7 +77,7 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
 
 
 def _method(recipe: dict[str, Any], ridges: list[dict[str, float]]) -> dict[str, str]:
-    """Features or kernels, and what holds the weights back: the best of the ridges that were tried."""
+    """Features and ridge of a recipe; of an exact one, kernels and ridge or threshold."""
     if "features" not in recipe:
         of_oqml = recipe["method"] == "oqml"
         limit = {"threshold": f"{recipe['threshold']:g}"} if of_oqml else {"ridge": f"{recipe['ridge']:g}"}
@@ -98,27 +86,27 @@ def _method(recipe: dict[str, Any], ridges: list[dict[str, float]]) -> dict[str,
     words = f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}"
     words += ", cos and sin pairs" if features["paired"] else ""
     words += ", own weights for each element" if features["blocks"] else ""
-    compared = f", the best of {len(ridges)} by structures left out" if len(ridges) > 1 else ""
+    compared = f", the best of {len(ridges)} on held-out structures" if len(ridges) > 1 else ""
     return {"features": words, "ridge": f"{recipe['ridge']:g}{compared}"}
 
 
 def _chosen(choice: dict[str, Any] | None) -> str:
-    """What was chosen from the data and what is expected of it."""
+    """Fields that were chosen from the data, and the errors to expect."""
     if choice is None:
         return ""
+    from ..model.metrics import with_unit
+
     names = ", ".join({"sigma": "σ", "energy_weight": "energy weight"}.get(name, name) for name in choice["chosen"])
-    expected = ", ".join(_error_of(kind, error) for kind, error in choice["predicted"].items())
+    expected = ", ".join(with_unit(QUANTITIES[kind], error) for kind, error in choice["predicted"].items())
     return f"{names}, in {_seconds(choice['seconds'])}; expected errors {expected}"
 
 
-def _error_of(kind: str, error: float) -> str:
-    return f"{number(MILLI * error)} {UNITS[kind]}"
-
-
 def choice_table(choice: dict[str, Any] | None) -> list[Group]:
-    """Why a recipe was chosen: the smaller fits, with the best ridge of each; none if it was given."""
+    """One table of the trials behind a chosen recipe, each with its best ridge; an empty list if nothing was chosen."""
     if choice is None:
         return []
+    from ..model.metrics import heading, milli
+
     size, judges, kinds = choice["best"]["size"], choice["judges"], choice["best"]["errors"]
     best: dict[tuple[Any, ...], dict[str, Any]] = {}
     for trial in choice["trials"]:
@@ -127,19 +115,18 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group]:
             best[key] = trial
     rows = [
         (f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
-         *(number(MILLI * error) for error in trial["errors"].values()), "taken" * (trial == choice["best"]), name)
+         *(milli(error) for error in trial["errors"].values()), "chosen" * (trial == choice["best"]), name)
         for (name, rank, sigma, weight), trial in sorted(best.items())
     ]  # fmt: skip
-    errors = (f"{kind} / {UNITS[kind]}" for kind in kinds)
-    heads = ["σ", "rank", "weight", "ridge", *errors, "", "representation"]
-    if len({row[-1] for row in rows}) == 1:  # most often: and a screen is narrow
-        heads, rows = heads[:-1], [row[:-1] for row in rows]
+    columns = ["σ", "rank", "weight", "ridge", *(heading(QUANTITIES[kind]) for kind in kinds), "", "representation"]
+    if len({row[-1] for row in rows}) == 1:  # most often there is only one, and a screen is narrow
+        columns, rows = columns[:-1], [row[:-1] for row in rows]
     more = f" and {judges['more_energies']:,} energies" if judges["more_energies"] else ""
     title = (
-        f"Fits with {size['structures']:,} structures and {size['n_features']:,} features: "
-        f"MAE on {judges['structures']:,} others{more}"
+        f"Trials with {size['structures']:,} structures and {size['n_features']:,} features: "
+        f"MAE on {judges['structures']:,} held-out structures{more}"
     )
-    return [table(title, heads, rows, right=range(4 + len(kinds)))]
+    return [table(title, columns, rows, right=range(4 + len(kinds)))]
 
 
 def _data(source: dict[str, Any]) -> str:
@@ -165,7 +152,7 @@ def _solver(solution: dict[str, Any]) -> str:
 
 
 def equations_facts(title: str, header: dict[str, Any]) -> Group:
-    """What equations are of, in which basis: from the header of an equations file."""
+    """Data, features and size of some equations, from the header of their file."""
     features, position = header["recipe"]["features"], header["position"]
     return facts(
         title,

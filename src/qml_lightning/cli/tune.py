@@ -1,8 +1,8 @@
-"""`qml-lightning tune`: the thorough search for a recipe."""
+"""`qml-lightning tune`: a thorough search for the best recipe."""
 
 from __future__ import annotations
 
-import statistics
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,24 +14,24 @@ from .options import DATA_HELP, DataOptions, Debug, Json, LabelCheck, MachineOpt
 from .portions import check_labels
 from .recipe_options import RecipeOptions
 from .screen import finite, progress, show, show_json, table, teaching, warnings_shown
-from .tables import MILLI, number
 
 if TYPE_CHECKING:
     from rich.console import Group
 
     from ..model.recipe import Recipe
-    from ..study.tuning import Tried, Tuning
+    from ..study.tuning import Search, Tuning
 
 HELP = teaching(
     """Try every combination of some fields of a recipe, and write the best recipe for `train --recipe FILE`.
 
-`train` chooses width, ridge, energy weight and rank by itself in a fraction of a fit. This is for what it does not
-choose, and to be sure: each combination is a whole fit to a part of DATA, judged by the rest, or with --folds by each
-part in turn. Ridges and weights share one pass over the data.
+`train` already chooses the kernel width, the ridge, the energy weight and the rank, in a fraction of the time of a fit.
+Use `tune` for the fields that `train` does not choose, or to be sure. Each trial is a whole fit to one part of DATA,
+and its errors are measured on the rest; with --folds, on each fold in turn. Trials that differ only in ridges and
+weights share one pass over the data.
 
-A field is named as in `info --json`: features.sigma, representation.cutoff, ridge. Values are given with commas or as
-LOW:HIGH:N, N of them evenly on a logarithmic scale. All that was tried is in a journal beside the recipe: a search that
-was stopped goes on when the command is given again, and one with more values does only what is new.
+Fields are named as in `info --json`: features.sigma, representation.cutoff, ridge. Values are separated by commas, or
+given as LOW:HIGH:N for N values evenly spaced on a logarithmic scale. A journal beside the recipe keeps all trials. If
+the search is stopped, give the same command again and it continues. If you add values, only the new ones are tried.
 
 [bold]Examples[/bold]
 
@@ -40,12 +40,55 @@ was stopped goes on when the command is given again, and one with more values do
   qml-lightning tune mine.extxyz -o best.json --try features.sigma=2:32:5 --try rank=64,128,256 --figure response.png
   qml-lightning train mine.extxyz -m mine.safetensors --recipe best.json
 
-The best is the one with the smallest product of the errors of energies, forces and stress.
+The best recipe has the smallest product of the errors of energies, forces and stress.
 """
 )
 USUAL = ("features.sigma=4,8,16", "ridge=1e-10:1e-6:5", "energy_weight=3,10,30")
-# Lines of the table.
-SHOWN = 15
+# Rows of the table.
+MOST_ROWS = 15
+# Kind of error of a trial → quantity of model/metrics. Energies are per atom: structures may differ in size.
+QUANTITIES = {"energy": "energy_per_atom", "forces": "forces", "stress": "stress"}
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """The values to try, and the structures that measure the errors."""
+
+    tries: Annotated[
+        list[str] | None,
+        Option(
+            "--try",
+            help=f"A field and its values. Give it once for each field; by default {' '.join(USUAL)}.",
+            metavar="FIELD=VALUES",
+            show_default=False,
+        ),
+    ] = None
+    folds: Annotated[int, Option(min=1, help="Number of folds; 1: hold out one part, see --held-out.", metavar="K")] = 1
+    held_out: Annotated[
+        float, Option(help="Without folds: fraction of the structures to hold out.", metavar="FRACTION")
+    ] = 0.2
+    trials: Annotated[
+        int | None, Option(min=1, help="Try only this many combinations, drawn at random by the seed.", metavar="N")
+    ] = None
+    journal: Annotated[
+        Path | None, Option(help="File that keeps the trials; by default OUTPUT.journal.", metavar="FILE")
+    ] = None
+    jobs: Annotated[
+        int | None,
+        Option(
+            min=1,
+            help="Passes that run at the same time; by default as many as memory and threads allow.",
+            metavar="N",
+            show_default=False,
+        ),
+    ] = None
+
+    def search(self, recipe: Recipe) -> Search:
+        """Search through the values of fields of `recipe`."""
+        from ..study.tuning import Search
+
+        space = dict(_field(recipe, text) for text in self.tries or USUAL)
+        return Search(space, self.folds, self.held_out, self.trials)
 
 
 @spread
@@ -55,56 +98,32 @@ def command(
     recipe: RecipeOptions,
     reading: DataOptions,
     machine: MachineOptions,
-    tries: Annotated[
-        list[str] | None,
-        Option(
-            "--try",
-            help=f"Field and values, as often as wanted; by default {' '.join(USUAL)}.",
-            metavar="FIELD=VALUES",
-            show_default=False,
-        ),
+    options: SearchOptions,
+    figure: Annotated[
+        Path | None, Option(help="Also draw the errors against each field, as .png, .pdf or .svg.", metavar="FILE")
     ] = None,
-    folds: Annotated[int, Option(min=1, help="Parts that judge in turn; with 1, --held-out do.", metavar="K")] = 1,
-    held_out: Annotated[float, Option(help="Part of the structures that judge.", metavar="PART")] = 0.2,
-    trials: Annotated[
-        int | None, Option(min=1, help="Try only so many combinations, drawn by the seed.", metavar="N")
-    ] = None,
-    journal: Annotated[
-        Path | None, Option(help="Where to note what was tried; by default OUTPUT.journal.", metavar="FILE")
-    ] = None,
-    jobs: Annotated[
-        int | None,
-        Option(
-            min=1,
-            help="Passes at once, which share the threads; by default as many as memory and threads allow.",
-            metavar="N",
-            show_default=False,
-        ),
-    ] = None,
-    figure: Annotated[Path | None, Option(help="Also draw the response, .png, .pdf or .svg.", metavar="FILE")] = None,
     label_check: LabelCheck = True,
     overwrite: Overwrite = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    # all that can fail early, fails now
+    # check all inputs before the work begins
     check_output(output, overwrite)
-    noted = check_output(journal or output.with_name(output.name + ".journal"), overwrite=True)
+    journal = check_output(options.journal or output.with_name(output.name + ".journal"), overwrite=True)
     if figure is not None:
-        from ..report.figure import check_figure
+        from ..report.style import check_figure
 
         check_figure(figure, overwrite=overwrite)
     targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()
     device = machine.prepare()
 
-    from ..model.recipe import Recipe
+    from ..machine.compute import Compute
     from ..model.recipe_file import save_recipe
-    from ..study.tuning import as_dict, tune
+    from ..study.tuning import tune
+    from ..training.problem import Learn
 
-    start = recipe.make(machine.precision)
-    if not isinstance(start, Recipe):
-        raise InputError(f"Recipes are tuned for random features: sorf, rff or orf, got --method {recipe.method}.")
-    space = dict(_field(start, text) for text in tries or USUAL)
+    start = recipe.random_features(machine.precision, "A search")
+    search = options.search(start)
     with progress() as tell, warnings_shown():
         tell("reading", 0, 1)
         dataset = reading.load(data)
@@ -112,30 +131,29 @@ def command(
         if label_check:
             check_labels(dataset, device)
         tuning = tune(
-            dataset, space, start, folds=folds, held_out=held_out, most=trials, journal=noted, jobs=jobs,
-            targets=targets, reference_energies=reference_energies, device=device, kernels=machine.kernels,
-            progress=tell,
+            dataset, search, start, journal=journal, jobs=options.jobs, learn=Learn(targets, reference_energies),
+            compute=Compute(device, machine.kernels), progress=tell,
         )  # fmt: skip
-    errors = finite(as_dict(tuning)["tried"][0])
+    errors = finite(tuning.as_dict()["tried"][0])
     save_recipe(tuning.best, output, overwrite=overwrite, data=dataset.source.as_dict(), errors=errors)
     if figure is not None:
-        from ..report.figure import write_figure
         from ..report.response import draw
+        from ..report.style import write_figure
 
         write_figure(figure, lambda: draw(tuning), overwrite=overwrite)
     if as_json:
-        show_json({"output": str(output), "journal": str(noted), **as_dict(tuning)})
+        show_json({"output": str(output), "journal": str(journal), **tuning.as_dict()})
         return
-    drawn = f" The response is in {figure}." if figure else ""
+    drawn = f" The figure is in {figure}." if figure else ""
     show(
         _table(tuning, data),
         f"The best recipe is in {output}: qml-lightning train {data} --recipe {output} …{drawn}\n"
-        f"What was tried is in {noted}.",
+        f"All trials are in {journal}.",
     )
 
 
 def _field(recipe: Recipe, text: str) -> tuple[str, list[Any]]:
-    """features.sigma=4,8,16 or ridge=1e-10:1e-6:5 as a name and values."""
+    """Name and values from a text such as `features.sigma=4,8,16` or `ridge=1e-10:1e-6:5`."""
     from ..model.recipe_file import field_of
 
     name, equals, values = (part.strip() for part in text.partition("="))
@@ -149,7 +167,7 @@ def _field(recipe: Recipe, text: str) -> tuple[str, list[Any]]:
     if not equals or not found:
         raise InputError(
             f"--try takes a field and values, such as features.sigma=4,8,16 or ridge=1e-10:1e-6:5, got {text!r}. "
-            f"{name} is {now!r} now."
+            f"The value of {name} in the recipe is {now!r}."
         )
     return name, list(dict.fromkeys(found))
 
@@ -163,7 +181,7 @@ def _value(text: str, kind: type) -> Any:
 
 
 def _range(text: str, kind: type) -> list[Any]:
-    """LOW:HIGH:N, evenly on a logarithmic scale, in three digits."""
+    """N values from LOW:HIGH:N, evenly spaced on a logarithmic scale and rounded to three digits."""
     low, high, n = text.split(":")
     first, last, steps = float(low), float(high), int(n)
     if kind not in (int, float) or min(first, last) <= 0 or steps < 2:
@@ -173,21 +191,16 @@ def _range(text: str, kind: type) -> list[Any]:
 
 
 def _table(tuning: Tuning, data: str) -> Group:
-    kinds = {"energy": "energy / meV/atom", "forces": "forces / meV/Å", "stress": "stress / meV/Å³"}
+    from ..model.metrics import heading, mean_and_spread
+
     ranking = tuning.ranking
-    told = {kind: head for kind, head in kinds.items() if getattr(ranking[0], kind)}
-    rows = [
-        (*(f"{value:g}" if isinstance(value, float) else str(value) for value in one.values.values()),
-         *(_error(one, kind) for kind in told))
-        for one in ranking[:SHOWN]
-    ]  # fmt: skip
-    heads = (*tuning.space, *told.values())
-    more = f", the best {SHOWN}" if len(ranking) > SHOWN else ""
-    return table(f"MAE on parts of {data}: {len(ranking)} recipes{more}", heads, rows, right=range(len(heads)))
-
-
-def _error(one: Tried, kind: str) -> str:
-    errors = [MILLI * error for error in getattr(one, kind)]
-    if not errors:
-        return "no solution"
-    return number(statistics.fmean(errors)) + (f" ± {statistics.stdev(errors):.2g}" if len(errors) > 1 else "")
+    kinds = [kind for kind in QUANTITIES if getattr(ranking[0], kind)]
+    rows = []
+    for trial in ranking[:MOST_ROWS]:
+        values = [f"{value:g}" if isinstance(value, float) else str(value) for value in trial.values.values()]
+        errors = [getattr(trial, kind) for kind in kinds]
+        rows.append([*values, *(mean_and_spread(each) if each else "no solution" for each in errors)])
+    columns = (*tuning.space, *(heading(QUANTITIES[kind]) for kind in kinds))
+    more = f", the best {MOST_ROWS}" if len(ranking) > MOST_ROWS else ""
+    title = f"MAE on held-out parts of {data}: {len(ranking)} recipes{more}"
+    return table(title, columns, rows, right=range(len(columns)))

@@ -1,4 +1,4 @@
-"""Data sets: reading them, drawing from them, and the catalogue of public ones."""
+"""Data sets: readers, a writer, and the catalogue of public sets."""
 
 from ..atoms.dataset import Dataset, Source, concatenate
 from . import catalogue

@@ -1,4 +1,4 @@
-"""The catalogue: public data sets by name, and where their files are."""
+"""The catalogue of public data sets: entries by name, and the places of their files."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ _BY_SHA256 = {entry.sha256: entry for entry in ENTRIES if entry.sha256}
 
 
 def named(name: str) -> Entry | None:
-    """The entry of this name, without regard to case."""
+    """Entry with this name, in capitals or small letters; None if there is none."""
     return _BY_NAME.get(name.lower())
 
 
 def known_file(checksum: str) -> Entry | None:
-    """The entry whose file has this SHA-256, wherever the file is and whatever it is called."""
+    """Entry whose file has this SHA-256, whatever the name and place of the file; None if there is none."""
     return _BY_SHA256.get(checksum)
 
 
 def near_names(name: str) -> list[str]:
-    """Names of the catalogue that look like this one."""
+    """Up to three names of the catalogue that are similar to this one."""
     names = list(_BY_NAME)
     near = difflib.get_close_matches(name.lower(), names, n=3)
     return [_BY_NAME[n].name for n in near or [n for n in names if name.lower() in n][:3]]
 
 
 def locate(name: str, *, data_folder: str | os.PathLike[str] | None = None) -> Path:
-    """The file of a set of the catalogue, its checksum compared.
+    """Path of the file of a data set, with a checked checksum. Raise an InputError if there is no such file.
 
-    The embedded set is in the package. Others are looked for in `data_folder`, then in the folders of the variable
-    QML_LIGHTNING_DATA, up to two levels deep.
+    The embedded set is in the package. The files of the others are searched in `data_folder`, then in the folders of
+    the environment variable QML_LIGHTNING_DATA, up to two levels deep.
     """
     entry = named(name)
     if entry is None:
@@ -65,7 +65,10 @@ def locate(name: str, *, data_folder: str | os.PathLike[str] | None = None) -> P
 
 
 def local_file(entry: Entry, data_folder: str | os.PathLike[str] | None = None) -> Path | None:
-    """The file of an entry, or None if it is nowhere; one of the same name but another checksum is an InputError."""
+    """Path of the file of an entry; None if it is not found.
+
+    Raise an InputError if a file has the right name, but another checksum.
+    """
     if entry is EMBEDDED:
         return Path(__file__).parent / "data" / entry.file
     found = list(_candidates(entry, _folders(data_folder)))
@@ -74,18 +77,18 @@ def local_file(entry: Entry, data_folder: str | os.PathLike[str] | None = None) 
             return path
     if found:
         raise InputError(
-            f"{found[0]} is not the file that the catalogue knows as {entry.name}: its SHA-256 is "
-            f"{sha256(found[0])[:12]}…, wanted {entry.sha256[:12]}…. It may be damaged or another version. "
+            f"{found[0]} is not the file of {entry.name} in the catalogue: its SHA-256 is "
+            f"{sha256(found[0])[:12]}…, wanted {entry.sha256[:12]}…. It may be damaged, or another version. "
             "If you trust it, give its path instead of the name, and its --energy-unit."
         )
     return None
 
 
 def not_found(entry: Entry, data_folder: str | os.PathLike[str] | None = None) -> str:
-    """A sentence that says where the set was looked for, and what to do."""
-    looked = ", ".join(map(str, _folders(data_folder))) or f"no folder, as {FOLDER_VARIABLE} is not set"
+    """Message for a file that was not found: the folders that were searched, and the remedy."""
+    looked = ", ".join(map(str, _folders(data_folder))) or f"no folder, because {FOLDER_VARIABLE} is not set"
     if not entry.file:
-        return f"{entry.name} is a set of the load-atoms library."
+        return f"{entry.name} comes from the load-atoms library."
     return (
         f"{Path(entry.file).name} ({entry.name}) was not found. Looked in {looked}. "
         f"Set {FOLDER_VARIABLE} to the folder that holds it."

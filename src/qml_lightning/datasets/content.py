@@ -1,4 +1,4 @@
-"""What a file holds, in its own units and as it stands there."""
+"""The content of a data file in its own units, and its conversion to structures and labels in eV and Å."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..errors import InputError
 PER_ATOM = ("numbers", "positions", "forces")
 PER_FRAME = ("counts", "cells", "periodic", "energies", "stress", "rows")
 
-# xx, yy, zz, yz, xz, xy
+# Index of each matrix element in the Voigt order xx, yy, zz, yz, xz, xy.
 VOIGT = np.array([[0, 5, 4], [5, 1, 3], [4, 3, 2]])
 
 
 @dataclass(frozen=True)
 class LabelKeys:
-    """Which keys of the file the labels are under; None: the usual names, empty: do not read this label."""
+    """Keys of the labels in a file. None: search the usual names. An empty string: do not read this label."""
 
     energy: str | None = None
     forces: str | None = None
@@ -31,18 +31,18 @@ class LabelKeys:
 
 @dataclass(frozen=True)
 class Wanted:
-    """Which frames and labels of a file to read: those of the split, of these the slice, of these the first few."""
+    """Frames and labels to read from a file. The split is taken first, then the slice, then the limit."""
 
-    split: str | None = None
-    index: slice | None = None
-    limit: int | None = None
+    split: str | None = None  # name of a split that the file stores
+    index: slice | None = None  # slice of that split
+    limit: int | None = None  # at most this many frames
     keys: LabelKeys = LabelKeys()
-    labels: bool = True
+    labels: bool = True  # False: structures only
 
 
 @dataclass(frozen=True)
 class Content:
-    """Frames laid end to end, in the units of the file. A label that a frame lacks is NaN."""
+    """Frames one after the other, in the units of the file. A missing label is NaN."""
 
     numbers: np.ndarray  # (atoms,)
     positions: np.ndarray  # (atoms, 3)
@@ -54,7 +54,7 @@ class Content:
     forces: np.ndarray | None = None  # (atoms, 3)
     stress: np.ndarray | None = None  # (frames, 3, 3)
     keys: Mapping[str, str] = field(default_factory=dict)  # label → key of the file
-    stated: Mapping[str, str] = field(default_factory=dict)  # energy, length, force → unit, where the file says so
+    stated: Mapping[str, str] = field(default_factory=dict)  # energy, length, force → unit that the file states
     citation: str = ""
     notes: tuple[str, ...] = ()
 
@@ -73,12 +73,15 @@ class Content:
 
 
 def tensors(values: np.ndarray | None, scale: float) -> Tensor | None:
-    """float64 tensor of values × scale, with memory of its own."""
+    """New float64 tensor of values × scale; None without values."""
     return None if values is None else torch.from_numpy(np.array(values, np.float64) * scale)
 
 
 def structures_and_labels(content: Content, units: Units, name: str) -> tuple[Structures, Labels, tuple[str, ...]]:
-    """Content in eV and Å, checked, with notes about what was left out; `name` is the file's name in errors."""
+    """Structures and labels in eV and Å, checked, and notes about labels that were left out.
+
+    `name`: name of the file, for errors.
+    """
     structures = Structures(
         torch.from_numpy(content.numbers.astype(np.int64)),
         torch.from_numpy(np.array(content.positions, np.float64) * units.length_in_angstrom),
@@ -89,12 +92,12 @@ def structures_and_labels(content: Content, units: Units, name: str) -> tuple[St
     stress = tensors(content.stress, units.stress_in_ev_per_angstrom3)
     notes: tuple[str, ...] = ()
     if stress is not None:
-        # stress is an energy per volume, and only a cell periodic in three directions has one
+        # stress is an energy per volume, and only a cell that is periodic in three directions has a volume
         open_cell = ~structures.periodic.all(1)
         ignored = int((open_cell & ~stress.isnan().all(2).all(1)).sum())
         stress[open_cell] = torch.nan
         if ignored:
-            notes += (f"stress of {ignored} frames left out: they are not periodic in three directions",)
+            notes += (f"the stress of {ignored} frames is ignored: they are not periodic in three directions",)
         if stress.isnan().all():
             stress = None
     labels = Labels(
@@ -107,7 +110,7 @@ def structures_and_labels(content: Content, units: Units, name: str) -> tuple[St
 
 
 def as_stress(values: np.ndarray, what: str) -> np.ndarray:
-    """(…, 3, 3) from 3×3 matrices, nine numbers, or six in Voigt order (xx, yy, zz, yz, xz, xy)."""
+    """Stress as (…, 3, 3), from 3×3 matrices, nine numbers, or six numbers in Voigt order (xx, yy, zz, yz, xz, xy)."""
     values = np.asarray(values, np.float64)
     if values.shape[-2:] == (3, 3):
         return values
@@ -119,7 +122,7 @@ def as_stress(values: np.ndarray, what: str) -> np.ndarray:
 
 
 def stress_from_virial(virial: np.ndarray, cells: np.ndarray) -> np.ndarray:
-    """-virial / volume; NaN where there is no volume."""
+    """Stress = -virial / volume; NaN for frames without a volume."""
     volume = np.abs(np.linalg.det(cells))
     with np.errstate(divide="ignore", invalid="ignore"):
         stress = -virial / volume[..., None, None]
@@ -127,7 +130,7 @@ def stress_from_virial(virial: np.ndarray, cells: np.ndarray) -> np.ndarray:
 
 
 def rows_of_split(values: np.ndarray, n_frames: int, what: str) -> np.ndarray:
-    """Row numbers of a stored split: row numbers already, or a mask."""
+    """Row numbers of a split that is stored as row numbers or as a mask."""
     values = np.asarray(values)
     if values.dtype == bool and values.shape == (n_frames,):
         return values.nonzero()[0]
@@ -137,20 +140,20 @@ def rows_of_split(values: np.ndarray, n_frames: int, what: str) -> np.ndarray:
     if bad.any():
         raise InputError(
             f"{what}: row {int(values[bad][0])} is out of range, there are {n_frames} frames (0 to {n_frames - 1}). "
-            "The split belongs to another file, or this one was cut."
+            "The split belongs to another file, or frames of this file are missing."
         )
     return values.astype(np.int64)
 
 
 def refuse_nan(content: Content, name: str) -> None:
-    """An InputError that names the first frame with a NaN among its labels."""
+    """Raise an InputError that names the first frame with NaN among its labels, if there is one."""
     for kind in ("energies", "forces", "stress"):
         values = getattr(content, kind)
         if values is None:
             continue
         bad = np.isnan(values).reshape(len(values), -1).any(1)
         if kind == "stress":
-            bad &= content.periodic.all(1)  # the others have none
+            bad &= content.periodic.all(1)  # the other frames have no stress
         if bad.any():
             at = int(bad.argmax())
             frame = at if kind != "forces" else int(np.searchsorted(np.cumsum(content.counts), at, side="right"))

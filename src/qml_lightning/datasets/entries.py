@@ -1,4 +1,4 @@
-"""The table of public data sets that the catalogue knows by name."""
+"""The entries of the catalogue: public data sets with file, units, level of theory, licence and citation."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ HARTREE = Units("Hartree", "Å")
 
 @dataclass(frozen=True)
 class Entry:
-    """One public data set: a file with a checksum, a set of the load-atoms library, or both."""
+    """One public data set, as a file with a checksum, as a set of the load-atoms library, or both."""
 
     name: str
-    units: Units  # of the file; what load-atoms gives is in eV and Å
+    units: Units  # of the file; load-atoms gives eV and Å
     theory: str
     licence: str  # of the source
     citation: str
-    file: str = ""  # relative to the data folder; empty: only load-atoms has it
+    file: str = ""  # path in the data folder; empty: only load-atoms has it
     sha256: str = ""
-    n_structures: int | None = None  # in the file, else in load-atoms; None: not stated
+    n_structures: int | None = None  # in the file, or else in load-atoms; None: not known
     splits: tuple[str, ...] = ()  # stored in the file
-    energy_key: str = ""  # where the file has no `energies`
-    load_atoms: str = ""  # the id there; it checks what it downloads itself
-    load_atoms_name: str = ""  # the part of that set whose frames bear this name
+    energy_key: str = ""  # key of the energies, if it is not `energies`
+    load_atoms: str = ""  # name of the set in load-atoms, which checks its downloads itself
+    load_atoms_name: str = ""  # use only the frames with this name
     load_atoms_energy_key: str = ""
-    load_atoms_note: str = ""  # how that set differs from the file
+    load_atoms_note: str = ""  # difference between that set and the file
 
 
 CHRISTENSEN_2020 = (
@@ -285,7 +285,7 @@ FILES = (
     ),
 )
 
-# sets that only the load-atoms library has: id, frames where stated, level of theory, licence, citation
+# Sets that only the load-atoms library has: name, number of frames if known, level of theory, licence, citation.
 ONLY_LOAD_ATOMS = (
     (
         "C-GAP-17",

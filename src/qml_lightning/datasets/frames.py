@@ -1,4 +1,4 @@
-"""Data sets that ASE reads: extended XYZ, trajectories, databases, outputs of codes."""
+"""Data sets that ASE can read: extended XYZ, trajectories, databases, output files of other programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .content import Content, Wanted, as_stress, stress_from_virial
 if TYPE_CHECKING:
     from ase import Atoms
 
-# in order of preference and without regard to case; results of an ASE calculator come before info and arrays
+# Usual keys in order of preference, in capitals or small letters. Calculator results win over `info` and `arrays`.
 ENERGY = ("energy", "free_energy", "ref_energy", "dft_energy", "total_energy")
 FORCES = ("forces", "force", "ref_forces", "ref_force", "dft_forces", "dft_force")
 STRESS = ("stress", "ref_stress", "dft_stress")
@@ -24,8 +24,8 @@ VIRIAL = ("virial", "virials", "ref_virial", "ref_virials", "dft_virial", "dft_v
 
 
 def read_frames(path: Path, wanted: Wanted) -> Content:
-    """What is wanted of a file that ASE reads; the split of a frame is what its header says, `split=train`."""
-    # without a split the slice is left to ASE, which need not parse what is not asked for
+    """Wanted frames of a file that ASE can read. The header of a frame says its split: `split=train`."""
+    # without a split, ASE takes the slice: it need not parse the other frames
     bounds = (None, None, None) if wanted.index is None else (wanted.index.start, wanted.index.stop, wanted.index.step)
     lazy = wanted.split is None and not any(bound is not None and bound < 0 for bound in bounds)
     start, stop, step = bounds if lazy else (None, None, None)
@@ -45,32 +45,32 @@ def _iterate(path: Path, index: slice) -> Iterable[Atoms]:
 
     n = 0
     try:
-        # the slice is ours already: an @ left in the path belongs to its name
+        # the slice was split off before: an @ in the path belongs to the name of the file
         for atoms in ase.io.iread(path, index, do_not_split_by_at_sign=True):
             n += 1
             yield atoms
     except (KeyboardInterrupt, MemoryError):
         raise
-    except Exception as error:  # ASE's readers raise nearly anything on a bad file
+    except Exception as error:  # for a bad file, ASE's readers may raise almost anything
         where = f" after {n} frames" if n else ""
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise InputError(
-            f"{path.name} cannot be read{where} ({reason}). It may be cut off or in a format ASE does not know."
+            f"{path.name} cannot be read{where} ({reason}). It may be incomplete, or in a format unknown to ASE."
         ) from error
 
 
 def frames_of_split(numbered: list[tuple[int, Atoms]], split: str, name: str) -> list[tuple[int, Atoms]]:
-    """Those whose header says that they belong to this split."""
+    """Frames whose header says that they belong to this split."""
     found = [str(atoms.info.get("split", "")) for _, atoms in numbered]
     if split not in found or not split:
         there = sorted(set(found) - {""})
-        says = f"It has {', '.join(there)}." if there else "None of its frames says split=… in its header."
+        says = f"It has {', '.join(there)}." if there else "No frame has split=… in its header."
         raise InputError(f"{name} has no split {split!r}. {says}")
     return [frame for frame, its in zip(numbered, found, strict=True) if its == split]
 
 
 def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name: str) -> Content:
-    """Content of ASE structures, each with its number in the file."""
+    """Content of ASE structures, each given with its number in the file."""
     frames = [atoms for _, atoms in numbered]
     rows = np.array([row for row, _ in numbered])
     counts = np.array([len(atoms) for atoms in frames])
@@ -108,7 +108,7 @@ def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name
 
 
 def _labels(atoms: Atoms) -> dict[str, tuple[str, object]]:
-    """Lower-case key → key as written, value. What comes later wins."""
+    """Labels of a frame: key in small letters → key as written, value. Calculator results win over info and arrays."""
     table: dict[str, tuple[str, object]] = {}
     results = getattr(atoms.calc, "results", None) or {}
     for values, suffix in ((atoms.arrays, ""), (atoms.info, ""), (results, " (calculator)")):
@@ -120,24 +120,24 @@ def _labels(atoms: Atoms) -> dict[str, tuple[str, object]]:
 def _key(
     tables: Sequence[dict[str, tuple[str, object]]], asked: str | None, usual: tuple[str, ...], name: str
 ) -> str | None:
-    # one key for the whole file: energy here and free_energy there would have two zeros
+    # one key for the whole file: energy and free_energy may have different zeros
     there = set().union(*tables)
     if asked is None:
         return next((key for key in usual if key in there), None)
     if asked and asked.lower() not in there:
-        raise InputError(f"No frame of {name} has the key {asked!r}. There are {', '.join(sorted(there))}.")
+        raise InputError(f"No frame of {name} has the key {asked!r}. Its keys are {', '.join(sorted(there))}.")
     return asked.lower() or None
 
 
 def _value(found: tuple[str, object] | None, kind: str, shape: tuple[int, ...], where: str) -> np.ndarray:
-    """The label as an array of this shape, NaN if the frame has none."""
+    """Label as an array of this shape; NaN if the frame does not have it."""
     if found is None:
         return np.full(shape, np.nan)
     key, raw = found
     try:
         value = np.asarray(raw, np.float64)
     except (TypeError, ValueError) as error:
-        raise InputError(f"{where}: {key} should hold numbers, it holds {raw!r:.60}.") from error
+        raise InputError(f"{where}: wanted numbers in {key}, got {raw!r:.60}.") from error
     if kind == "energies" and value.size == 1:
         value = value.reshape(())
     if kind == "stress":
@@ -145,5 +145,5 @@ def _value(found: tuple[str, object] | None, kind: str, shape: tuple[int, ...], 
     if value.shape != shape:
         raise InputError(f"{where}: wanted {key} of shape {shape}, got {value.shape}.")
     if np.isnan(value).any():
-        raise InputError(f"{where} has NaN among its {kind} (key {key}). Remove the frame, or the label.")
+        raise InputError(f"{where} has NaN among its {kind} (key {key}). Remove the frame or the label.")
     return value

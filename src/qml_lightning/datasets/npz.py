@@ -1,4 +1,4 @@
-"""Data sets in .npz files: one molecule (MD17, rMD17), many compositions end to end, or several named sets."""
+"""Data sets in .npz files: one molecule (MD17, rMD17), flat arrays of many molecules, or several named sets."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ SPLIT_NAME = re.compile(r"(train|test|val|calib|hold|split|fold|idx_|index_)", r
 
 
 class Archive:
-    """The arrays of a .npz file, each read once and never unpickled; errors say what is wrong with the file."""
+    """Arrays of a .npz file. Each is read once, and never unpickled. Errors say what is wrong with the file."""
 
     def __init__(self, path: Path) -> None:
         self.name = path.name
         with self._explained():
             opened = np.load(path, allow_pickle=False)
             if not isinstance(opened, np.lib.npyio.NpzFile):
-                raise InputError(f"{self.name} holds one array without a name. Save the set with numpy.savez.")
+                raise InputError(f"{self.name} holds one array without a name. Save the data set with numpy.savez.")
             self._file = opened
         self.keys = tuple(self._file.files)
         self._read: dict[str, np.ndarray] = {}
@@ -51,11 +51,11 @@ class Archive:
         return self._read[key]
 
     def first(self, names: Iterable[str]) -> str | None:
-        """The first of these keys that is there."""
+        """First of these keys that the file has; None if it has none."""
         return next((name for name in names if name in self.keys), None)
 
     def text(self, names: Iterable[str]) -> str:
-        """The string under the first of these keys; empty if there is none."""
+        """String under the first of these keys that the file has; empty if there is none."""
         key = self.first(names)
         if key is None or self[key].size != 1 or self[key].dtype.kind not in "US":
             return ""
@@ -72,16 +72,16 @@ class Archive:
         except InputError:
             raise
         except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
-            raise InputError(f"{self.name} is truncated or no .npz file ({error}). Copy it again.") from error
+            raise InputError(f"{self.name} is incomplete or not a .npz file ({error}). Copy it again.") from error
         except ValueError as error:
             if "pickle" not in str(error).lower():
                 raise InputError(f"{self.name} cannot be read ({error}). Copy it again.") from error
-            what = f"The array {key!r} of {self.name} is pickled" if key else f"{self.name} is a pickle, no .npz file"
-            raise InputError(f"{what}, which could run code and is not read. Save plain arrays instead.") from error
+            what = f"The array {key!r} of {self.name} is pickled" if key else f"{self.name} is a pickle"
+            raise InputError(f"{what}. Pickles could run code and are not read. Save plain arrays instead.") from error
 
 
 def read_npz(path: Path, wanted: Wanted, known_splits: tuple[str, ...] = ()) -> Content:
-    """What is wanted of a file, in the units of the file. `known_splits` are those the catalogue says it has."""
+    """Wanted frames of a .npz file, in its own units. `known_splits`: splits of this file in the catalogue."""
     archive = Archive(path)
     try:
         split, prefix = wanted.split, ""
@@ -105,14 +105,14 @@ def read_npz(path: Path, wanted: Wanted, known_splits: tuple[str, ...] = ()) -> 
 
 
 def _stated(archive: Archive) -> dict[str, str]:
-    """Units that the file states: under a key for each, or together as units="kcal/mol, Å"."""
+    """Units that the file states, each under its own key, or together as units="kcal/mol, Å"."""
     together = [text.strip() for text in re.split("[,;]", archive.text(["units"])) if text.strip()]
     each = {kind: text for kind, names in STATED.items() if (text := archive.text(names))}
     return dict(zip(("energy", "length"), together)) | each
 
 
 def _rows(archive: Archive, split: str, n_frames: int, known: tuple[str, ...]) -> np.ndarray:
-    # the catalogue knows the splits of its files; elsewhere a list of row numbers is told by its name
+    # the catalogue knows the splits of its files; in other files a split is recognised by its name
     names = known or tuple(key for key in archive.keys if SPLIT_NAME.match(key))
     if split not in (known or archive.keys):
         there = f"It has {', '.join(names)}." if names else "It has none."
@@ -121,7 +121,7 @@ def _rows(archive: Archive, split: str, n_frames: int, known: tuple[str, ...]) -
 
 
 def _named_set(archive: Archive, split: str | None) -> str:
-    """Prefix of the set to read from a file that holds several: methanol_train_coords, dimers_coords …"""
+    """Prefix of the set to read, in a file with several sets: methanol_train_coords, dimers_coords …"""
     found = {key: name for key in archive.keys for name in POSITIONS if key.endswith(f"_{name}")}
     sets = [key.removesuffix(f"_{name}") for key, name in found.items()]
     if not sets:
@@ -137,7 +137,7 @@ def _named_set(archive: Archive, split: str | None) -> str:
 def _numbers_key(archive: Archive, prefix: str, positions: np.ndarray) -> str:
     own = archive.first(prefix + name for name in NUMBERS)
     if own is None and prefix:
-        # methanol_train_coords belongs to methanol_charges; else to the only charges of as many atoms
+        # methanol_train_coords belongs to methanol_charges; or else to the only charges with this number of atoms
         shared = [key for key in archive.keys if any(key.endswith(f"_{name}") for name in NUMBERS)]
         named = [key for key in shared if prefix.startswith(key.rpartition("_")[0])]
         fitting = [key for key in shared if archive[key].shape[-1:] == positions.shape[1:2]]
@@ -151,7 +151,7 @@ def _numbers_key(archive: Archive, prefix: str, positions: np.ndarray) -> str:
 
 
 def _frames(archive: Archive, prefix: str) -> Content:
-    """Everything but the labels."""
+    """Content without labels."""
     key = archive.first(prefix + name for name in POSITIONS)
     assert key is not None  # the caller found it
     positions = _floats(archive, key)
@@ -159,25 +159,20 @@ def _frames(archive: Archive, prefix: str) -> Content:
     numbers = archive[numbers_key]
     if numbers.dtype.kind not in "iu":
         if numbers.dtype.kind != "f" or not np.array_equal(numbers, np.round(numbers)):
-            raise InputError(f"{archive.name}: {numbers_key} are no atomic numbers ({numbers.dtype}).")
+            raise InputError(f"{archive.name}: wanted whole atomic numbers in {numbers_key}, got {numbers.dtype}.")
         numbers = numbers.astype(np.int64)
     if positions.ndim == 3 and positions.shape[2] == 3:
         n_frames, n_atoms = positions.shape[:2]
         if numbers.shape not in ((n_atoms,), (n_frames, n_atoms)):
             raise InputError(
-                f"{archive.name}: {key} has the shape {positions.shape}, so {numbers_key} should be ({n_atoms},) "
-                f"or ({n_frames}, {n_atoms}); it is {numbers.shape}."
+                f"{archive.name}: {key} has the shape {positions.shape}, so {numbers_key} must have the shape "
+                f"({n_atoms},) or ({n_frames}, {n_atoms}), got {numbers.shape}."
             )
         numbers = np.broadcast_to(numbers, (n_frames, n_atoms))
-        counts = (numbers != 0).sum(1)  # zeros pad the smaller molecules
-        mask = (numbers != 0).ravel()
-        numbers, positions = numbers.ravel()[mask], positions.reshape(-1, 3)[mask]
+        real = numbers != 0  # smaller molecules are filled up with zeros
+        counts, numbers, positions = real.sum(1), numbers[real], positions[real]
     elif positions.ndim == 2 and positions.shape[1] == 3:
-        counts = archive["natoms"] if "natoms" in archive.keys else np.array([len(positions)])
-        if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
-            raise InputError(f"{archive.name}: natoms should be one count for each frame, got shape {counts.shape}.")
-        # natoms may be uint8: summed as such it would wrap
-        counts = counts.astype(np.int64)
+        counts = _counts(archive, len(positions))
         if not counts.sum() == len(numbers) == len(positions):
             raise InputError(
                 f"{archive.name}: natoms add up to {counts.sum()}, but there are {len(numbers)} {numbers_key} "
@@ -191,6 +186,14 @@ def _frames(archive: Archive, prefix: str) -> Content:
         raise InputError(f"{archive.name} has no frames.")
     cells, periodic = _cells(archive, prefix, len(counts))
     return Content(numbers, positions, counts, cells, periodic, np.arange(len(counts)))
+
+
+def _counts(archive: Archive, n_atoms: int) -> np.ndarray:
+    """Numbers of atoms of the frames in flat arrays; without natoms, all atoms are one frame."""
+    counts = archive["natoms"] if "natoms" in archive.keys else np.array([n_atoms])
+    if counts.ndim != 1 or counts.dtype.kind not in "iu" or (counts < 0).any():
+        raise InputError(f"{archive.name}: wanted a number of atoms per frame in natoms, got shape {counts.shape}.")
+    return counts.astype(np.int64)  # natoms may be uint8, whose sum would overflow
 
 
 def _cells(archive: Archive, prefix: str, n_frames: int) -> tuple[np.ndarray, np.ndarray]:
@@ -242,13 +245,13 @@ def _key(archive: Archive, asked: str | None, prefix: str, usual: Iterable[str])
 
 
 def _ask_for_energy(archive: Archive, prefix: str, n_frames: int, has_forces: bool) -> None:
-    """An InputError if some array could be the energy but none says that it is."""
+    """Raise an InputError if some array may be the energy, but none has its usual name."""
     per_frame = [
         key
         for key in archive.keys
         if key.startswith(prefix) and archive[key].shape == (n_frames,) and archive[key].dtype.kind == "f"
     ]
-    # with forces there is something to learn from: ask only if a name speaks of energy
+    # with forces there is something to learn from: then ask only if the name of an array contains "energ"
     candidates = [key for key in per_frame if "energ" in key.lower()] if has_forces else per_frame
     if candidates:
         raise InputError(
@@ -272,5 +275,5 @@ def _forces(archive: Archive, key: str, prefix: str, content: Content) -> np.nda
 def _floats(archive: Archive, key: str) -> np.ndarray:
     values = archive[key]
     if values.dtype.kind not in "fiu":
-        raise InputError(f"{archive.name}: {key} should hold numbers, it holds {values.dtype}.")
+        raise InputError(f"{archive.name}: wanted numbers in {key}, got {values.dtype}.")
     return values.astype(np.float64)

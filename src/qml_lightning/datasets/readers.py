@@ -1,4 +1,4 @@
-"""Reading a data set: from a path, a split of a file, or a name of the catalogue."""
+"""Reading a data set, from a path, a split of a file, or a name of the catalogue."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SLICE = re.compile(r"(-?\d*)(:(-?\d*)(:(-?\d*))?)?")
 
 @dataclass(frozen=True)
 class Address:
-    """What a person wrote, taken apart: PATH, PATH:SPLIT, PATH@SLICE, PATH:SPLIT@SLICE, or a name instead of PATH."""
+    """Parts of PATH, PATH:SPLIT, PATH@SLICE or PATH:SPLIT@SLICE, where PATH may be a name of the catalogue."""
 
     target: str
     split: str | None = None
@@ -49,7 +49,7 @@ class Address:
 
 
 def address(source: str | os.PathLike[str]) -> Address:
-    """Take a source apart. A file of exactly this name wins over every other reading."""
+    """Parts of a source. If a file has exactly this name, the whole text is its path."""
     text = os.fspath(source)
     if Path(text).expanduser().is_file():
         return Address(text)
@@ -60,7 +60,7 @@ def address(source: str | os.PathLike[str]) -> Address:
     if Path(text).expanduser().is_file():
         return Address(text, slice_text=slice_text)
     head, colon, tail = text.rpartition(":")
-    # C:\set.npz has no split, and the name of a split has no folder in it
+    # C:\set.npz has no split, and the name of a split contains no slash
     if colon and tail and not re.search(r"[/\\]", tail) and len(head) > 1:
         return Address(head, tail, slice_text)
     return Address(text, slice_text=slice_text)
@@ -82,14 +82,16 @@ def load(
 ) -> Dataset:
     """Structures and labels in eV and Å, from a file or a public set.
 
-    `source` is a path (.npz, or anything ASE reads), a path with a stored split (`set.npz:train`) or a slice
-    (`run.traj@0:100`), or a name of the catalogue (`ethanol`, `rmd17_aspirin:train_01`). The first `limit` frames of
-    that are taken. Extended XYZ and ASE's formats are in eV and Å unless told otherwise; a .npz file must say its
-    units, be known to the catalogue, or `energy_unit` is needed. A key given as "" is not read.
+    `source` is a path (.npz, or any file that ASE reads), a path with a stored split (`set.npz:train`) or a slice
+    (`run.traj@0:100`), or a name of the catalogue (`ethanol`, `rmd17_aspirin:train_01`). `limit` keeps only the first
+    frames. Extended XYZ and ASE's formats are in eV and Å, unless units are given. A .npz file must state its units or
+    be in the catalogue; otherwise give `energy_unit`. A label whose key is given as "" is not read.
     """
     given = address(source)
     if split is not None and given.split not in (None, split):
-        raise InputError(f"{os.fspath(source)} asks for the split {given.split!r}, split= for {split!r}. Give one.")
+        raise InputError(
+            f"{os.fspath(source)} names the split {given.split!r}, but split= names {split!r}. Give only one."
+        )
     if limit is not None and limit < 1:
         raise InputError(f"Wanted a limit of at least one frame, got {limit}.")
     wanted = Wanted(
@@ -130,10 +132,10 @@ def from_ase(
     stress_key: str | None = None,
     name: str = "ASE structures",
 ) -> Dataset:
-    """Structures that are in memory, with the labels their calculators, `info` and `arrays` hold, in eV and Å."""
+    """Structures in memory, with labels in eV and Å from their calculators, `info` or `arrays`."""
     listed: list[Atoms] = [frames] if hasattr(frames, "get_positions") else list(frames)  # type: ignore[list-item]
     if not listed:
-        raise InputError("There is no structure here. Give at least one.")
+        raise InputError("Wanted at least one structure, got none.")
     wanted = Wanted(keys=LabelKeys(energy_key, forces_key, stress_key))
     content = content_of_atoms(list(enumerate(listed)), wanted, name)
     structures, labels, notes = structures_and_labels(content, catalogue.EV, name)
@@ -149,7 +151,7 @@ class Found:
     path: Path | None  # None: only load-atoms has the set
     sha256: str
     entry: catalogue.Entry | None
-    not_found: str = ""  # where the file was looked for
+    not_found: str = ""  # message about the search for a local file
 
 
 def _find(target: str, data_folder: str | os.PathLike[str] | None) -> Found:
@@ -166,16 +168,16 @@ def _find(target: str, data_folder: str | os.PathLike[str] | None) -> Found:
             return Found(entry.name, None, "", entry, not_found)
         path = local
     if path.stat().st_size == 0:
-        raise InputError(f"{path} is empty. The program that should have written it may have failed.")
+        raise InputError(f"{path} is empty. The program that wrote it may have failed.")
     checksum = sha256(path)
     return Found(path.name, path, checksum, entry or catalogue.known_file(checksum))
 
 
 def _read(found: Found, wanted: Wanted) -> tuple[Content, Mapping[str, str], Units | None]:
-    """Content, the units that the file or the catalogue states for it, and those that its format has by convention."""
+    """Content, the units stated by the file or the catalogue, and the usual units of the format (None: it has none)."""
     path, entry = found.path, found.entry
     if path is None:
-        assert entry is not None  # one of the two is there
+        assert entry is not None  # without a file there is an entry
         return content_from_load_atoms(entry, wanted, found.not_found), {}, catalogue.EV
     if path.suffix.lower() != ".npz":
         return read_frames(path, wanted), {}, catalogue.EV
@@ -197,7 +199,7 @@ def _missing(target: str, path: Path) -> str:
     hint = f" Did you mean {' or '.join(near)}?" if near else f" There is no folder {path.parent}."
     if not near and path.parent.is_dir():
         hint = " Give the path of a file, or a name of the catalogue, such as ethanol."
-    return f"There is no file {path}, and no such name in the catalogue.{hint}"
+    return f"There is no file {path}, and the catalogue has no such name.{hint}"
 
 
 def _units(
@@ -207,7 +209,10 @@ def _units(
     stated: Mapping[str, str],
     default: Units | None,
 ) -> tuple[Units, tuple[str, ...]]:
-    """Units of the content: those the file or the catalogue states, those asked for, or those of the format."""
+    """Units of the content, and notes about them.
+
+    They are stated by the file or the catalogue, given by the user, or usual for the format.
+    """
     parse = {"energy": energy_unit_named, "length": length_unit_named, "force": force_unit_named}
     wanted = {kind: parse[kind](text) for kind, text in asked.items() if text}
     known: dict[str, str] = {}
@@ -217,26 +222,26 @@ def _units(
         except InputError:
             if kind not in wanted:
                 raise InputError(
-                    f"{name} says its {kind} unit is {text!r}, which is unknown. Add --{kind}-unit."
+                    f"{name} says that its {kind} unit is {text!r}, which is unknown. Add --{kind}-unit."
                 ) from None
     for kind in wanted.keys() & known.keys():
         if wanted[kind] != known[kind]:
             raise InputError(
                 f"Mixed units: --{kind}-unit says {wanted[kind]}, but {name} is known to be in {known[kind]}. "
-                f"Leave --{kind}-unit out. (If the numbers were converted, save them to a new file.)"
+                f"Leave out --{kind}-unit. (If you have converted the numbers, save them to a new file.)"
             )
     units = known | wanted
     if "energy" not in units and default is None and content.labelled:
         raise InputError(
-            f"{name} does not say its units. Add --energy-unit kcal/mol (or eV, Hartree, kJ/mol; energy_unit= in "
-            f"Python), and --length-unit if it is not Å.{unit_hint(content)}"
+            f"{name} does not say its units. Add --energy-unit kcal/mol (or eV, Hartree, kJ/mol; in Python "
+            f"energy_unit=), and --length-unit if lengths are not in Å.{unit_hint(content)}"
         )
     notes: tuple[str, ...] = ()
     if "length" not in units and default is None:
         unusual = unusual_length(content)
         if unusual:
             raise InputError(f"{name} does not say its unit of length, and {unusual} Add --length-unit Bohr, nm or Å.")
-        notes = ("the file does not state its unit of length: Å is meant",)
+        notes = ("the file does not state its unit of length: Å is assumed",)
     default = default or catalogue.EV
     return Units(
         units.get("energy", default.energy), units.get("length", default.length), units.get("force", "")
@@ -253,12 +258,12 @@ def _require_labels(structures: Structures, labels: Labels, content: Content, na
         labelled |= ~labels.stress.isnan().any(2).any(1).numpy()
     if not labelled.any():
         raise InputError(
-            f"{name} has no energies, forces or stress, and they are needed here. If they are under other names, "
-            "say which: --energy-key, --forces-key, --stress-key."
+            f"{name} has no energies, forces or stress, which are needed here. If they have other names, give the "
+            "names: --energy-key, --forces-key, --stress-key."
         )
     if not labelled.all():
         frame = content.rows[int((~labelled).argmax())]
         raise InputError(
-            f"{name}, frame {frame} has no energy, forces or stress, as {int((~labelled).sum())} of {len(labelled)} "
-            "frames. Labels are needed here: remove these frames."
+            f"{name}: {int((~labelled).sum())} of {len(labelled)} frames have no energy, forces or stress. The first "
+            f"of them is frame {frame}. Labels are needed here: remove these frames."
         )

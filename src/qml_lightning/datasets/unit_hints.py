@@ -1,4 +1,4 @@
-"""What numbers look like: hints for errors about units, never a decision about them."""
+"""Hints about the units of a file from the size of its numbers, for error messages only."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import numpy as np
 from ..atoms.units import ENERGY_IN_EV, LENGTH_IN_ANGSTROM
 from .content import Content
 
-# force against length of X–H bonds in molecules: C–H 31, N–H 40, O–H 48 eV/Å²
-XH_SLOPE = (25.0, 48.0)
+# Range of force constants of X–H bonds in molecules, in eV/Å²: C–H 31, N–H 40, O–H 48.
+FORCE_CONSTANTS = (25.0, 48.0)
 LONGEST_XH = 1.6  # Å
 
 
 @dataclass(frozen=True)
-class HydrogenBonds:
-    """Bonds of hydrogen to its nearest heavier atom, in the units of the content."""
+class BondsToHydrogen:
+    """Bonds between hydrogen and the nearest heavier atom, in the units of the content."""
 
     length: np.ndarray  # (bonds,)
-    pull: np.ndarray  # (bonds,) force on the hydrogen along the bond; NaN without forces
-    kind: np.ndarray  # (bonds,) equal numbers: the same atom of the same molecule
+    pull: np.ndarray  # (bonds,) force on the hydrogen atom along the bond; NaN without forces
+    kind: np.ndarray  # (bonds,) number of the bond: equal for one atom of one molecule in all frames
 
 
-def bonds_of_hydrogen(content: Content, n_frames: int = 1000) -> HydrogenBonds:
-    """From evenly spread molecules; periodic and very large structures are left out."""
+def bonds_to_hydrogen(content: Content, n_frames: int = 1000) -> BondsToHydrogen:
+    """X–H bonds of evenly spaced frames, without periodic and very large structures."""
     lengths, pulls, kinds = [np.zeros(0)], [np.zeros(0)], [np.zeros(0, int)]
     known: dict[bytes, int] = {}
     offsets = np.concatenate([[0], np.cumsum(content.counts)])
@@ -44,13 +44,14 @@ def bonds_of_hydrogen(content: Content, n_frames: int = 1000) -> HydrogenBonds:
         lengths.append(length)
         pulls.append((direction * forces).sum(1))
         kinds.append(1000 * known.setdefault(numbers.tobytes(), len(known)) + light)
-    return HydrogenBonds(np.concatenate(lengths), np.concatenate(pulls), np.concatenate(kinds))
+    return BondsToHydrogen(np.concatenate(lengths), np.concatenate(pulls), np.concatenate(kinds))
 
 
-def hydrogen_slope(bonds: HydrogenBonds) -> float:
-    """Minus the slope of force against length over X–H bonds; NaN if there are too few, or they are not stretched.
+def force_constant(bonds: BondsToHydrogen) -> float:
+    """Force constant of X–H bonds: minus the slope of force against length.
 
-    Each bond is compared with itself in other frames: C–H and O–H have different lengths at rest.
+    NaN if there are too few bonds, or their lengths do not vary. Each bond is compared with itself in other frames,
+    because C–H and O–H bonds have different lengths at rest.
     """
     if len(bonds.length) == 0:
         return math.nan
@@ -64,18 +65,18 @@ def hydrogen_slope(bonds: HydrogenBonds) -> float:
     return -float((length @ pull) / (length @ length))
 
 
-def likely_force_unit(slope: float) -> str:
-    """Force unit in which an X–H slope of this size would be usual, coordinates being in Å; empty if there is none."""
-    usual = math.sqrt(XH_SLOPE[0] * XH_SLOPE[1])
+def likely_force_unit(constant: float) -> str:
+    """Force unit in which this X–H force constant would be usual, for coordinates in Å; empty if there is none."""
+    usual = math.sqrt(FORCE_CONSTANTS[0] * FORCE_CONSTANTS[1])
     units = {f"{energy}/Å": ENERGY_IN_EV[energy] for energy in ("eV", "meV", "kcal/mol", "kJ/mol", "Hartree")}
     units["Hartree/Bohr"] = ENERGY_IN_EV["Hartree"] / LENGTH_IN_ANGSTROM["Bohr"]
-    away = {unit: abs(math.log(slope * factor / usual)) for unit, factor in units.items() if slope > 0}
+    away = {unit: abs(math.log(constant * factor / usual)) for unit, factor in units.items() if constant > 0}
     best = min(away, key=away.__getitem__, default="")
     return best if best and away[best] < math.log(1.6) else ""
 
 
 def likely_energy_unit(content: Content) -> str:
-    """Unit in which the energies would be total energies of all electrons, or empty: a guess for an error message."""
+    """Unit in which the energies would be total energies of all electrons; empty if there is none."""
     ratio = total_energy_ratio(content)
     if not ratio > 0:
         return ""
@@ -85,7 +86,7 @@ def likely_energy_unit(content: Content) -> str:
 
 
 def total_energy_ratio(content: Content) -> float:
-    """Median of energy over the total energy in eV that atoms of these numbers have, about -Z^2.4 / 2 Hartree."""
+    """Median ratio of the energies to the total energies of the free atoms in eV, about -Z^2.4 / 2 Hartree each."""
     if content.energies is None:
         return math.nan
     starts = np.concatenate([[0], np.cumsum(content.counts)[:-1]]).astype(int)
@@ -94,21 +95,21 @@ def total_energy_ratio(content: Content) -> float:
 
 
 def unit_hint(content: Content) -> str:
-    """A sentence about what the numbers look like, or empty."""
-    slope = hydrogen_slope(bonds_of_hydrogen(content))
-    unit = likely_force_unit(slope)
+    """Sentence with the unit that the numbers suggest; empty if they suggest none."""
+    constant = force_constant(bonds_to_hydrogen(content))
+    unit = likely_force_unit(constant)
     if unit:
         return (
-            f" Only a hint: the force on hydrogen falls by {slope:.3g} per unit of bond length, as it would "
-            f"for forces in {unit}."
+            f" Only a hint: the force constant of bonds to hydrogen is {constant:.3g} in the units of the file, as is "
+            f"usual for forces in {unit}."
         )
     unit = likely_energy_unit(content)
     return f" Only a hint: the energies have the size of total energies in {unit}." if unit else ""
 
 
 def unusual_length(content: Content) -> str:
-    """A sentence if the X–H bonds are too long or too short for Å, else empty."""
-    lengths = bonds_of_hydrogen(content, n_frames=20).length
+    """Sentence about X–H bonds that are too long or too short for Å; empty if they are usual."""
+    lengths = bonds_to_hydrogen(content, n_frames=20).length
     if len(lengths) < 5:
         return ""
     usual = float(np.median(lengths))

@@ -1,4 +1,4 @@
-"""Writing structures and what was predicted for them as extended XYZ."""
+"""Writing structures and predictions as extended XYZ."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def write_extxyz(
     atom_energies: Tensor | None = None,  # (atoms,) eV
     overwrite: bool = False,
 ) -> None:
-    """Extended XYZ that ASE reads back as energy, forces, stress and energies; compressed if it ends on .xz, .gz, .bz2.
+    """Write extended XYZ, which ASE reads back as energy, forces, stress and energies (of atoms).
 
-    A label that is NaN is left out of its frame. The file appears when it is complete, or not at all.
+    A path that ends in .xz, .gz or .bz2 is compressed. A label that is NaN is left out of its frame. The file appears
+    only when it is complete.
     """
     n, atoms = len(structures), structures.n_atoms
     for name, values, shape in (

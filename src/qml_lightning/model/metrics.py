@@ -1,7 +1,9 @@
-"""Errors of a potential on labelled structures, with units."""
+"""Errors of a potential on labelled structures, and how they are written: words, units, digits."""
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,6 +14,11 @@ from ..atoms.structures import Labels, Structures
 from ..errors import InputError
 from .potential import Model
 from .predictor import Prediction, Predictor
+
+# Each quantity that has an error: its name in a heading, and the unit in which people see it. Errors are kept in eV and
+# Å and shown as thousandths.
+WORDS = {"energy": "energy", "energy_per_atom": "energy", "forces": "force", "stress": "stress"}
+UNITS = {"energy": "meV", "energy_per_atom": "meV/atom", "forces": "meV/Å", "stress": "meV/Å³"}
 
 
 @dataclass(frozen=True)
@@ -36,8 +43,8 @@ class Metrics:
     forces_by_element: dict[int, Error]  # by atomic number
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        plain = {name: _plain(getattr(self, name)) for name in ("energy", "energy_per_atom", "forces", "stress")}
+        """Plain values for JSON, in eV and Å; None where there are no labels."""
+        plain = {name: _plain(getattr(self, name)) for name in UNITS}
         by_element = {str(number): _plain(error) for number, error in self.forces_by_element.items()}
         return {"structures": self.structures, "atoms": self.atoms, **plain, "forces_by_element": by_element}
 
@@ -80,10 +87,62 @@ def compare(structures: Structures, labels: Labels, prediction: Prediction) -> M
 
 
 def _error(difference: Tensor | None) -> Error | None:
-    """None where nothing is known."""
+    """Error over the finite numbers; None if there are none."""
     if difference is None:
         return None
     known = difference[difference.isfinite()]
     if len(known) == 0:
         return None
     return Error(float(known.abs().mean()), float(known.square().mean().sqrt()), len(known))
+
+
+@dataclass(frozen=True)
+class ErrorLine:
+    """One line of an error table, as text."""
+
+    name: str
+    mae: str
+    rmse: str
+    unit: str
+    n: int  # labels compared
+
+
+def error_lines(metrics: Metrics) -> list[ErrorLine]:
+    """Lines of an error table: each kind of label, and the forces on each element if there are several elements."""
+    from ase.data import chemical_symbols
+
+    lines = []
+    for quantity, unit in UNITS.items():
+        found = {quantity.replace("_", " "): getattr(metrics, quantity)}
+        if quantity == "forces" and len(metrics.forces_by_element) > 1:
+            found |= {f"  on {chemical_symbols[z]}": error for z, error in sorted(metrics.forces_by_element.items())}
+        lines += [
+            ErrorLine(name, milli(error.mae, 4), milli(error.rmse, 4), unit, error.n)
+            for name, error in found.items()
+            if error is not None
+        ]
+    return lines
+
+
+def heading(quantity: str) -> str:
+    """Heading of a column of errors, such as `force (meV/Å)`."""
+    return f"{WORDS[quantity]} ({UNITS[quantity]})"
+
+
+def with_unit(quantity: str, value: float) -> str:
+    """An error in eV and Å as text, such as `12.3 meV/Å`."""
+    return f"{milli(value)} {UNITS[quantity]}"
+
+
+def mean_and_spread(values: Sequence[float]) -> str:
+    """Mean and standard deviation of some errors in thousandths, such as `12.3 ± 0.40`; of one error only its value."""
+    spread = f" ± {milli(statistics.stdev(values), 2)}" if len(values) > 1 else ""
+    return milli(statistics.fmean(values)) + spread
+
+
+def milli(value: float, digits: int = 3) -> str:
+    """A thousand times `value` in so many significant digits; larger numbers are whole, as in `12,345`."""
+    value *= 1000.0
+    if abs(value) >= 10**digits - 0.5:  # from here on, the number of digits would ask for a power of ten
+        return f"{value:,.0f}"
+    return f"{value:#.{digits}g}".removesuffix(".")

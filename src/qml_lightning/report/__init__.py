@@ -1,1 +1,1 @@
-"""Summaries of a trained potential for people to look at."""
+"""Figures and summaries of fits, learning curves and searches."""

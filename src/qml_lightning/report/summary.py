@@ -1,10 +1,9 @@
-"""A one-page summary: parity of energies and forces, errors, and what was trained."""
+"""A one-page summary of a fit: predictions against references, a table of errors, and the recipe."""
 
 from __future__ import annotations
 
 import base64
 import html
-import io
 import os
 import textwrap
 from collections.abc import Sequence
@@ -14,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..errors import InputError
 from ..exact import ExactRecipe
-from ..machine.files import atomic, check_output
-from ..model.metrics import Metrics, compare
+from ..machine.files import write_atomically
+from ..model.metrics import Metrics, compare, error_lines
+from .style import COLOURS, GREY, STYLE, check_figure, image
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,42 +27,17 @@ if TYPE_CHECKING:
     from ..model.potential import Potential
     from ..model.predictor import Prediction
 
-SUFFIXES = (".png", ".html")
-# Colours for elements, as chemists paint them but dark enough for print; the rest take turns.
-COLOURS = {1: "#7f7f7f", 6: "#222222", 7: "#2454a6", 8: "#c8322b", 9: "#3a923a", 14: "#b8860b", 16: "#c9a800"}
-TURNS = ("#2454a6", "#c8322b", "#3a923a", "#8a4fa3", "#b8860b", "#1b8a8f")
-# Points drawn at most in one panel: more would only make the file large.
+FORMATS = (".png", ".html")
+# The usual colours of common elements, dark enough for print. Other elements take the colours of the style in turn.
+ELEMENT_COLOURS = {1: "#7f7f7f", 6: "#222222", 7: "#2454a6", 8: "#c8322b", 9: "#3a923a", 14: "#b8860b", 16: "#c9a800"}
+# At most this many points in one panel: more would only make the file larger.
 MOST_POINTS = 20_000
-FEW_POINTS = 200  # these are drawn larger
-GREY = "#555555"
-STYLE: Any = {
-    "font.family": "sans-serif",
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.linewidth": 0.8,
-    "legend.frameon": False,
-    "savefig.dpi": 200,
-}
+FEW_POINTS = 200  # up to here points are drawn larger
 
 
-def check_report(
-    path: str | os.PathLike[str],
-    *,
-    overwrite: bool = False,
-    what: str = "A summary",
-    suffixes: Sequence[str] = SUFFIXES,
-) -> Path:
-    """The path, if a summary (or what it is) can be written there; found out before the work."""
-    if Path(path).suffix.lower() not in suffixes:
-        raise InputError(f"{what} is written as {' or '.join(suffixes)}, got {path}.")
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError as problem:
-        raise InputError(
-            f'{what} needs matplotlib, which is not installed. Add it: pip install "qml-lightning[plot]"'
-        ) from problem
-    return check_output(path, overwrite)
+def check_report(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """The path, or an InputError if a summary cannot be written there. Called before the work begins."""
+    return check_figure(path, overwrite=overwrite, name="A summary", formats=FORMATS)
 
 
 def write_summary(
@@ -75,16 +49,15 @@ def write_summary(
     held_out: bool,
     overwrite: bool = False,
 ) -> None:
-    """Write the summary of predictions for `data` as .png, or as .html with the picture inside.
+    """Write the summary of `prediction` against the labels of `data`, as .png or as .html with the picture inside.
 
-    `held_out`: whether the potential has not seen `data` in training; the page says so.
+    `held_out`: the potential was not trained on `data`; the page says so.
     """
     path = check_report(path, overwrite=overwrite)
-    picture = _png(draw(potential, data, prediction, held_out=held_out))
+    page = image(draw(potential, data, prediction, held_out=held_out), "png")
     if path.suffix.lower() == ".html":
-        picture = _html(picture, _title(potential)).encode()
-    with atomic(path, overwrite=overwrite) as temporary:
-        temporary.write_bytes(picture)
+        page = _html(page, _title(potential)).encode()
+    write_atomically(path, page, overwrite=overwrite)
 
 
 def draw(potential: Potential | ExactPotential, data: Dataset, prediction: Prediction, *, held_out: bool) -> Figure:
@@ -95,7 +68,7 @@ def draw(potential: Potential | ExactPotential, data: Dataset, prediction: Predi
     metrics = compare(data.structures, data.labels, prediction)
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(7.6, 7.4))
-        # left, bottom, width and height, in parts of the page
+        # left, bottom, width and height, as fractions of the page
         panels = [
             (figure.add_axes((left, 0.54, 0.38, 0.39)), figure.add_axes((left, 0.40, 0.38, 0.115)))
             for left in (0.1, 0.6)
@@ -123,9 +96,8 @@ def _energies(parity: Axes, error: Axes, data: Dataset, prediction: Prediction) 
     per_atom = bool((data.structures.counts != data.structures.counts[0]).any())
     scale = data.structures.counts.double() if per_atom else 1.0
     x, y = (data.labels.energies / scale).numpy(), (prediction.energies / scale).numpy()
-    # the zero of an energy means nothing here: what varies is shown
-    zero = np.nanmedian(x)
-    _points(parity, error, x - zero, y - zero, "#2454a6", "")
+    zero = np.nanmedian(x)  # the zero of an energy is arbitrary: show only how it varies
+    _points(parity, error, x - zero, y - zero, COLOURS[0], "")
     _finish(parity, error, "energy per atom − median" if per_atom else "energy − median", "eV")
 
 
@@ -136,11 +108,11 @@ def _forces(parity: Axes, error: Axes, data: Dataset, prediction: Prediction) ->
     from ase.data import chemical_symbols
 
     numbers = data.structures.numbers
-    # the many lie below, so that the rare ones stay visible
+    # common elements are drawn first, so that rare ones stay visible on top of them
     elements = sorted(data.structures.elements, key=lambda z: -int((numbers == z).sum()))
     for at, z in enumerate(elements):
         x, y = (t[numbers == z].flatten().numpy() for t in (data.labels.forces, prediction.forces))
-        _points(parity, error, x, y, COLOURS.get(z, TURNS[at % len(TURNS)]), chemical_symbols[z])
+        _points(parity, error, x, y, ELEMENT_COLOURS.get(z, COLOURS[at % len(COLOURS)]), chemical_symbols[z])
     _finish(parity, error, "force component", "eV/Å")
     if len(elements) > 1:
         legend = parity.legend(loc="lower right", markerscale=3, handletextpad=0.1, fontsize=8)
@@ -150,7 +122,7 @@ def _forces(parity: Axes, error: Axes, data: Dataset, prediction: Prediction) ->
 
 
 def _points(parity: Axes, error: Axes, x: np.ndarray, y: np.ndarray, colour: str, label: str) -> None:
-    """Prediction against reference above, the error in thousandths below."""
+    """Prediction against reference in the upper panel, the error in thousandths in the lower one."""
     known = np.isfinite(x) & np.isfinite(y)
     x, y = x[known], y[known]
     if len(x) > MOST_POINTS:
@@ -187,26 +159,11 @@ def _absent(parity: Axes, error: Axes, text: str) -> None:
 
 
 def _errors(axes: Axes, metrics: Metrics, held_out: bool) -> None:
-    from ase.data import chemical_symbols
-
-    by_element = metrics.forces_by_element if len(metrics.forces_by_element) > 1 else {}
-    lines = [
-        ("energy", metrics.energy, "meV"),
-        ("energy per atom", metrics.energy_per_atom, "meV"),
-        ("forces", metrics.forces, "meV/Å"),
-        *((f"   on {chemical_symbols[z]}", e, "meV/Å") for z, e in sorted(by_element.items())),
-        ("stress", metrics.stress, "meV/Å³"),
-    ]
-    rows = [(name, _milli(e.mae), _milli(e.rmse), unit) for name, e, unit in lines if e is not None]
-    where = "structures not seen in training" if held_out else "training structures"
-    title = f"Errors on {metrics.structures:,} {where}"
-    columns = (Column(0.0), Column(0.58, "MAE", right=True), Column(0.78, "RMSE", right=True), Column(0.83, grey=True))
+    rows = [(line.name, line.mae, line.rmse, line.unit) for line in error_lines(metrics)]
+    which = "structures not seen in training" if held_out else "training structures"
+    title = f"Errors on {metrics.structures:,} {which}"
+    columns = (Column(0.0), Column(0.54, "MAE", right=True), Column(0.74, "RMSE", right=True), Column(0.79, grey=True))
     _table(axes, title, columns, rows)
-
-
-def _milli(value: float) -> str:
-    """Three significant digits of a thousandfold."""
-    return f"{1000 * value:#.3g}".removesuffix(".")
 
 
 def _facts(axes: Axes, potential: Potential | ExactPotential) -> None:
@@ -233,16 +190,16 @@ def _facts(axes: Axes, potential: Potential | ExactPotential) -> None:
 
 @dataclass(frozen=True)
 class Column:
-    """Where a column of a printed table stands, from 0 to 1, and how it looks."""
+    """Place of a column in a table, from 0 (left) to 1 (right), and its look."""
 
     place: float
-    head: str = ""
+    heading: str = ""
     right: bool = False
     grey: bool = False
 
 
 def _table(axes: Axes, title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
-    """Rows of text under a title, with rules as in print; as many lines as fit keep their distance."""
+    """Draw rows of text under a title, between two horizontal rules. Many rows move closer together."""
     axes.set_axis_off()
     axes.set(xlim=(0, 1), ylim=(0, 1))
     step = min(0.105, 0.84 / (len(rows) + 1))
@@ -250,8 +207,8 @@ def _table(axes: Axes, title: str, columns: Sequence[Column], rows: Sequence[Seq
     axes.text(0.0, y, title, fontweight="bold")
     y -= step + 0.02
     for column in columns:
-        axes.text(column.place, y, column.head, ha="right" if column.right else "left", color=GREY)
-    y -= 0.035 if any(column.head for column in columns) else -step + 0.035
+        axes.text(column.place, y, column.heading, ha="right" if column.right else "left", color=GREY)
+    y -= 0.035 if any(column.heading for column in columns) else -step + 0.035
     rules = [y]
     for row in rows:
         y -= step
@@ -263,20 +220,11 @@ def _table(axes: Axes, title: str, columns: Sequence[Column], rows: Sequence[Seq
         axes.plot([0, 1], [rule, rule], color="black", linewidth=0.8, clip_on=False)
 
 
-def _png(figure: Figure) -> bytes:
-    import matplotlib as mpl
-
-    buffer = io.BytesIO()
-    with mpl.rc_context(STYLE):
-        figure.savefig(buffer, format="png")
-    return buffer.getvalue()
-
-
 def _html(png: bytes, title: str) -> str:
     picture = base64.b64encode(png).decode()
     return (
         f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
         '<body style="margin:2em auto;max-width:60em;text-align:center">'
-        f'<img alt="{html.escape(title)}: parity of energies and forces, errors, training" style="max-width:100%" '
+        f'<img alt="{html.escape(title)}: predicted against reference energies and forces" style="max-width:100%" '
         f'src="data:image/png;base64,{picture}"></body></html>\n'
     )

@@ -1,14 +1,13 @@
-"""Whether energies and forces belong together: unit mix-ups, a wrong sign, shuffled frames, a wrong zero.
+"""Check that energies and forces belong together: finds mixed units, a wrong sign, shuffled frames, a wrong zero.
 
-Two small fits, each on one kind of label, say what the other kind should be. Energies alone predict forces well
-enough for any data set, forces alone predict energies very well for frames of one system.
+Two small fits, each to one kind of label, predict the other kind. Energies alone predict forces well enough for any
+data set; forces alone predict energies very well for frames of one system.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import product
 
 import torch
@@ -25,7 +24,7 @@ from ..model.predictor import Prediction
 from ..model.recipe import Recipe
 from ..model.representations.fchl19 import FCHL19
 
-# Small and short-sighted: seconds, and good to a few per cent.
+# Small, with a short cutoff: takes seconds, and is good to a few per cent.
 RECIPE = Recipe(
     FCHL19(cutoff=4.0, n_radial2=16, n_radial3=8, weight3=0.2, angular="series", n_angular=3),
     rank=64,
@@ -33,28 +32,15 @@ RECIPE = Recipe(
     ridge=1e-6,
     projection_samples=500,
 )
-# Structures and atoms looked at: energies are cheap to learn from and to predict, forces are not.
+# Structures and atoms, at most: many for energies, which are cheap to learn and to predict; few for forces.
 MANY = (500, 8000)
 FEW = (100, 1200)
-FEWEST = 20  # with fewer structures nothing can be said
-ENOUGH = 50  # and with fewer not that there is no relation
+FEWEST = 20  # structures: below this the check says nothing
+ENOUGH = 50  # structures: below this it does not say that labels are unrelated
 # Correlation of forces with those that the energies predict: 0.6 to 1 in healthy sets, below 0.4 in shuffled ones.
 RELATED, UNRELATED = 0.5, 0.45
 SURE = 0.9
-
-
-@dataclass(frozen=True)
-class LabelReport:
-    """What the check found: sentences that say what is wrong and what to do."""
-
-    ok: bool
-    slope: float  # change of the energy labels over the change that the forces say: 1 for a healthy set
-    correlation: float  # between labels of one kind and what the other kind predicts
-    findings: tuple[str, ...] = ()
-    refuse: bool = False  # clear-cut: training on these labels would be a waste
-
-
-NOTHING = LabelReport(True, math.nan, math.nan)  # too little to say anything
+FAR = 8.0  # standard deviations: energies farther off are suspect, and closer ones have the same zero
 
 WRONG_SIGN = (
     "The energy rises where the forces point: one of the two has the wrong sign. Forces are minus the gradient; a file "
@@ -64,14 +50,37 @@ UNRELATED_LABELS = (
     "Energies and forces are unrelated (correlation {:.2f}, a healthy set has more than 0.6). They may belong to other "
     "frames (shuffled, or from another file), or some energies have another zero: look at how the set was put together."
 )
+WRONG_ZERO = (
+    "{} of {} frames that were checked have energies with another zero than the rest; the first are {} (counted from "
+    "0). They may come from another program or setting: bring them to one zero, or leave them out."
+)
+
+
+@dataclass(frozen=True)
+class LabelReport:
+    """Result of the check."""
+
+    ok: bool
+    slope: float  # change of the energy labels over the change that the forces predict: 1 for a healthy set
+    correlation: float  # between labels of one kind and their prediction from the other kind
+    findings: tuple[str, ...] = ()  # sentences that say what is wrong and what to do
+    refuse: bool = False  # the labels are clearly wrong: do not train on them
+
+
+NOTHING = LabelReport(True, math.nan, math.nan)  # too few labels to judge
 
 
 @dataclass(frozen=True)
 class _Evidence:
-    """What labels of one kind say about those of the other."""
+    """Comparison of labels of one kind with their prediction from the other kind."""
 
     slope: float
     correlation: float
+
+    @property
+    def misfit(self) -> float:
+        """|log |slope||: 0 for a healthy set."""
+        return abs(math.log(abs(self.slope)))
 
 
 def check_labels(data: Dataset, *, device: torch.device | str = "cpu", kernels: str | None = None) -> LabelReport:
@@ -80,46 +89,33 @@ def check_labels(data: Dataset, *, device: torch.device | str = "cpu", kernels: 
     if len(known) < FEWEST:
         return NOTHING
     many = known[_sample(data, known, *MANY)]
-    few = many[_sample(data, many, *FEW)]
-    learn = _Learner(device, kernels)
+    few = data.select(many[_sample(data, many, *FEW)])
+    learner, sample = _Learner(device, kernels), data.select(many)
     try:
-        from_energies = learn.forces_from_energies(data.select(many), data.select(few))
-        from_forces, suspects = learn.energies_from_forces(data.select(few), data.select(many))
-        off = learn.guilty(data.select(many), data.select(few), suspects, from_energies)
+        from_energies = learner.forces_from_energies(sample, few)
+        from_forces, suspects = learner.energies_from_forces(few, sample)
+        shifted = learner.confirmed(suspects, sample, few, from_energies)
     except SolveError:
         return NOTHING
     if not (math.isfinite(from_energies.correlation) and math.isfinite(from_forces.correlation)):
-        return NOTHING  # all forces are zero or all energies equal: nothing to compare
+        return NOTHING  # all forces are zero or all energies are equal
     # few energies correlate with anything by chance
     related = max(RELATED, 4.0 / math.sqrt(len(many)))
     findings: list[str] = []
     refuse, best = False, from_energies
     if abs(from_energies.correlation) > related or abs(from_forces.correlation) > SURE:
         witnesses = [evidence for evidence in (from_energies, from_forces) if abs(evidence.correlation) > related]
-        best, findings, refuse = _judged(witnesses, data.source.units.energy)
+        best, findings, refuse = _verdict(witnesses, data.source.units.energy)
     elif len(many) >= ENOUGH and from_energies.correlation < UNRELATED:
         findings = [UNRELATED_LABELS.format(best.correlation)]
-    if len(off):
-        findings.append(_wrong_zero(many[off], len(many)))
+    if len(shifted):
+        first = ", ".join(map(str, many[shifted[:5]].tolist()))
+        findings.append(WRONG_ZERO.format(len(shifted), len(many), first))
     return LabelReport(not findings, best.slope, best.correlation, tuple(findings), refuse)
 
 
-def _judged(witnesses: list[_Evidence], stated: str) -> tuple[_Evidence, list[str], bool]:
-    """The evidence that counts, what it says of sign and units, and whether that is clear-cut."""
-    best = max(witnesses, key=lambda evidence: abs(evidence.correlation))
-    sure = abs(best.correlation) > SURE
-    # one witness is enough to acquit: strained crystals have energies that their forces know nothing of
-    mildest = min(witnesses, key=lambda evidence: (evidence.slope < 0, abs(math.log(abs(evidence.slope)))))
-    factor = math.exp(abs(math.log(abs(mildest.slope))))
-    if factor < (1.5 if sure else 3.0):
-        return mildest, [WRONG_SIGN] if mildest.slope < 0 else [], mildest.slope < 0
-    disagreement = abs(math.log(abs(witnesses[0].slope / witnesses[-1].slope)))
-    mixed = _unit_mix_up(abs(best.slope), math.log(1.12 if sure else 1.6) + disagreement, stated)
-    return best, [WRONG_SIGN, mixed] if best.slope < 0 else [mixed], True
-
-
 def _with_both(data: Dataset) -> Tensor:
-    """Structures that have an energy and all forces."""
+    """Numbers of the structures that have an energy and all forces."""
     energies, forces = data.labels.energies, data.labels.forces
     if energies is None or forces is None:
         return torch.zeros(0, dtype=torch.int64)
@@ -132,22 +128,21 @@ def _sample(data: Dataset, index: Tensor, n_structures: int, n_atoms: int) -> Te
     """Places in `index` of a random part of it, within both limits but at least FEWEST."""
     order = torch.randperm(len(index), generator=torch.Generator().manual_seed(0))
     fits = data.structures.counts[index[order]].cumsum(0) <= n_atoms
-    n = min(n_structures, max(FEWEST, int(fits.sum())))
-    return order[:n].sort().values
+    return order[: min(n_structures, max(FEWEST, int(fits.sum())))].sort().values
 
 
 @dataclass(frozen=True)
 class _Learner:
-    """Learns one kind of label and says what the other kind should be."""
+    """Learns one kind of label and compares the prediction of the other kind."""
 
     device: torch.device | str
     kernels: str | None
 
-    def _predict(self, learn: Dataset, kind: str, compare: Structures) -> Prediction:
+    def _predict(self, learn: Dataset, kind: str, structures: Structures) -> Prediction:
         labels = Labels(**{kind: getattr(learn.labels, kind)})
         potential = fit(replace(learn, labels=labels), RECIPE, device=self.device, kernels=self.kernels)
         predictor = potential.on(self.device, kernels=self.kernels)
-        return predictor.predict(compare, forces=kind == "energies", stress=False)
+        return predictor.predict(structures, forces=kind == "energies", stress=False)
 
     def forces_from_energies(self, learn: Dataset, compare: Dataset) -> _Evidence:
         predicted, labels = self._predict(learn, "energies", compare.structures).forces, compare.labels.forces
@@ -155,53 +150,51 @@ class _Learner:
         assert labels is not None
         x, y = predicted.flatten(), labels.flatten()
         correlation = float(x @ y / (x.norm() * y.norm()))
-        # the ratio of sizes: where the prediction is poor, a regression would give a slope that is too small
+        # the ratio of norms: where the prediction is poor, a regression would give a slope that is too small
         return _Evidence(math.copysign(float(x.norm() / y.norm()), correlation), correlation)
 
     def energies_from_forces(self, learn: Dataset, compare: Dataset) -> tuple[_Evidence, Tensor]:
-        """Also structures of `compare` that share an energy offset which others of their composition do not have."""
+        """Evidence, and structures of `compare` whose energies seem to have another zero than the rest."""
         structures, energies = compare.structures, compare.labels.energies
         assert energies is not None
-        # forces do not tell the energies of the atoms: the composition is fitted beside the slope
         per_atom = structures.counts.double().rsqrt()
+        x, y = self._predict(learn, "forces", structures).energies * per_atom, energies * per_atom
+        # forces do not tell the energies of the atoms: the composition is fitted beside the slope
         counts = Baseline.composition(structures, structures.elements)
         composition = counts * per_atom[:, None]
-        x, y = self._predict(learn, "forces", structures).energies * per_atom, energies * per_atom
-        residual, slope = _least_absolute(x, y, composition)
-        spread = y - composition @ _solve(composition, y, _robust_weights(y, composition))
+        x = x - composition @ _least_squares(composition, x, torch.ones_like(x))
+        columns = torch.cat([x[:, None], composition], 1)
+        solution = _least_absolute(columns, y)
+        residual, slope = y - columns @ solution, float(solution[0])
+        spread = y - composition @ _least_absolute(composition, y)
         unexplained = min(1.0, float(_deviation(residual) / _deviation(spread)))
         correlation = math.copysign(math.sqrt(1.0 - unexplained**2), slope)
         suspects = _cluster(residual / _deviation(residual)) if correlation > SURE else torch.zeros(0).long()
-        return _Evidence(slope, correlation), _minority(suspects, counts)
+        # only if more structures of the same composition are not suspect
+        alike = (counts[suspects][:, None] == counts[None]).all(2)
+        suspect = alike[:, suspects].sum(1)
+        return _Evidence(slope, correlation), suspects[alike.sum(1) - suspect > suspect]
 
-    def guilty(self, learn: Dataset, compare: Dataset, suspects: Tensor, before: _Evidence) -> Tensor:
-        """The suspects, if energies without theirs predict the forces much better; else none."""
+    def confirmed(self, suspects: Tensor, learn: Dataset, compare: Dataset, before: _Evidence) -> Tensor:
+        """The suspects, if the energies predict the forces much better without theirs; else none."""
         if len(suspects) == 0:
             return suspects
         keep = torch.ones(len(learn), dtype=torch.bool)
         keep[suspects] = False
-        without = self.forces_from_energies(learn.select(keep.nonzero()[:, 0]), compare)
+        without = self.forces_from_energies(learn.select(keep), compare)
         return suspects if 1.0 - without.correlation < 0.5 * (1.0 - before.correlation) else suspects[:0]
 
 
-def _least_absolute(x: Tensor, y: Tensor, composition: Tensor) -> tuple[Tensor, float]:
-    """Residual and slope of y against x and the composition, not led astray by a part of the frames."""
-    columns = torch.cat([x[:, None], composition], 1)
-    columns[:, 0] -= composition @ _solve(composition, x, torch.ones_like(x))
-    solution = _solve(columns, y, _robust_weights(y, columns))
-    return y - columns @ solution, float(solution[0])
-
-
-def _robust_weights(y: Tensor, columns: Tensor) -> Tensor:
-    """Weights under which least squares becomes least absolute deviations."""
+def _least_absolute(columns: Tensor, y: Tensor) -> Tensor:
+    """Solution w that minimises Σ |columns @ w − y|: a minority of wrong energies does not move it."""
     weights = torch.ones_like(y)
     for _ in range(50):
-        residual = (y - columns @ _solve(columns, y, weights)).abs()
+        residual = (y - columns @ _least_squares(columns, y, weights)).abs()
         weights = 1.0 / residual.clamp(min=1e-6 * float(residual.max()) + 1e-300)
-    return weights
+    return _least_squares(columns, y, weights)
 
 
-def _solve(columns: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+def _least_squares(columns: Tensor, y: Tensor, weights: Tensor) -> Tensor:
     root = (weights / weights.max()).sqrt()
     left, right = columns * root[:, None], (y * root)[:, None]
     solution: Tensor = torch.linalg.lstsq(left, right, rcond=1e-12, driver="gelsd").solution
@@ -209,59 +202,49 @@ def _solve(columns: Tensor, y: Tensor, weights: Tensor) -> Tensor:
 
 
 def _deviation(x: Tensor) -> Tensor:
-    """Standard deviation of the bulk, blind to outliers: from the median absolute deviation."""
+    """Standard deviation without outliers, from the median absolute deviation."""
     return 1.4826 * (x - x.median()).abs().median()
 
 
 def _cluster(residual: Tensor) -> Tensor:
-    """Numbers of at least three residuals far from zero that lie close together, in units of the deviation."""
-    far = ((residual - residual.median()).abs() > 8.0).nonzero()[:, 0]
+    """Numbers of at least three residuals, in standard deviations, that are far from the rest and close together."""
+    far = ((residual - residual.median()).abs() > FAR).nonzero()[:, 0]
     if len(far) < 3:
         return far[:0]
-    near = (residual[far, None] - residual[None, far]).abs() < 8.0
+    near = (residual[far, None] - residual[None, far]).abs() < FAR
     densest = near[int(near.sum(1).argmax())]
     return far[densest] if int(densest.sum()) >= 3 else far[:0]
 
 
-def _minority(suspects: Tensor, counts: Tensor) -> Tensor:
-    """Those of the suspects that are outnumbered by other structures of the same composition."""
-    alike = (counts[suspects][:, None] == counts[None]).all(2)
-    among = torch.zeros(len(counts), dtype=torch.bool)
-    among[suspects] = True
-    return suspects[(alike & ~among).sum(1) > (alike & among).sum(1)]
-
-
-@cache
-def _mix_ups() -> tuple[tuple[str, str, str, float], ...]:
-    """(unit of the energies, energy and length unit of the forces, slope that follows)."""
-    energies = [unit for unit in ENERGY_IN_EV if unit != "meV"]
-    lengths = ("Å", "Bohr")
-    return tuple(
-        (a, b, length, ENERGY_IN_EV[b] / LENGTH_IN_ANGSTROM[length] / ENERGY_IN_EV[a])
-        for a, b, length in product(energies, energies, lengths)
-        if (b, length) != (a, "Å")
-    )
+def _verdict(witnesses: list[_Evidence], stated: str) -> tuple[_Evidence, list[str], bool]:
+    """The evidence that counts, its findings on sign and units, and whether they are clear."""
+    best = max(witnesses, key=lambda evidence: abs(evidence.correlation))
+    sure = abs(best.correlation) > SURE
+    # one good witness is enough: forces do not predict the energies of strained crystals
+    mildest = min(witnesses, key=lambda evidence: (evidence.slope < 0, evidence.misfit))
+    if math.exp(mildest.misfit) < (1.5 if sure else 3.0):
+        return mildest, [WRONG_SIGN] if mildest.slope < 0 else [], mildest.slope < 0
+    disagreement = abs(math.log(abs(witnesses[0].slope / witnesses[-1].slope)))
+    mixed = _unit_mix_up(abs(best.slope), math.log(1.12 if sure else 1.6) + disagreement, stated)
+    return best, [WRONG_SIGN, mixed] if best.slope < 0 else [mixed], True
 
 
 def _unit_mix_up(slope: float, tolerance: float, stated: str) -> str:
-    """A sentence that names the units which, mixed, give a slope of this size."""
-    # the likely ones first: one of the two is in the unit that the file is said to have
-    order = sorted(_mix_ups(), key=lambda mix: (stated not in mix[:2], mix[0] != mix[1], abs(math.log(slope / mix[3]))))
-    fitting: dict[str, str] = {}
-    for a, b, length, factor in order:
-        if abs(math.log(slope / factor)) < tolerance:
-            fitting.setdefault(f"{factor:.4g}", f"energies in {a} and forces in {b}/{length}")
+    """Sentence that names mixed units which give a slope of this size."""
+    units = [unit for unit in ENERGY_IN_EV if unit != "meV"]
+    found = []
+    for a, b, length in product(units, units, ("Å", "Bohr")):
+        factor = ENERGY_IN_EV[b] / LENGTH_IN_ANGSTROM[length] / ENERGY_IN_EV[a]
+        away = abs(math.log(slope / factor))
+        if (b, length) != (a, "Å") and away < tolerance:
+            # the likely ones first: one of the two is in the unit that the file is said to have
+            order = (stated not in (a, b), a != b, away)
+            found.append((order, f"{factor:.4g}", f"energies in {a} and forces in {b}/{length}"))
+    first: dict[str, str] = {}  # of the units with the same slope
+    for _, text, names in sorted(found, key=lambda one: one[0]):
+        first.setdefault(text, names)
     known = f"The energies change {slope:.3g} times as much as the forces say"
-    if not fitting:
+    if not first:
         return f"{known}. Look at the units of both (energies were read as {stated})."
-    names = " or ".join(list(fitting.values())[:2])
+    names = " or ".join(list(first.values())[:2])
     return f"{known}, as for {names}. Say so with --energy-unit and --force-unit (energies were read as {stated})."
-
-
-def _wrong_zero(frames: Tensor, n: int) -> str:
-    first = ", ".join(map(str, frames[:5].tolist()))
-    return (
-        f"{len(frames)} of {n} frames that were looked at have energies with another zero than the rest; the first are "
-        f"{first} (counted from 0). They may come from another program or setting: bring them to one zero, or leave "
-        "them out."
-    )

@@ -1,4 +1,4 @@
-"""Learning curves as numbers: slopes, what they predict, and whether more data or more features would help."""
+"""Learning curves as numbers: errors, slopes, and advice on whether more data or more features would help."""
 
 from __future__ import annotations
 
@@ -9,22 +9,20 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..model.metrics import Error, Metrics
+from ..model.metrics import WORDS, Error, Metrics, milli, with_unit
 from ..model.recipe import Recipe
 
-# What there may be errors of, and a thousandth of its unit, which people like better.
-QUANTITIES = {"energy": "meV", "energy_per_atom": "meV/atom", "forces": "meV/Å", "stress": "meV/Å³"}
-WORDS = {"energy": "energy", "energy_per_atom": "energy", "forces": "force", "stress": "stress"}
-# A gain of less than this part of the error is none; gains whose ratio is above the other one are alike.
+# A gain below this part of the error counts as none; two gains are alike if their ratio is above the second figure.
 NO_GAIN, ALIKE = 0.03, 0.8
 Along = Literal["structures", "features"]
+OTHER: dict[Along, Along] = {"structures": "features", "features": "structures"}
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The errors of one model."""
+    """Errors of one model."""
 
-    n_features: int
+    features: int
     structures: int
     seed: int
     ridge: float
@@ -38,114 +36,107 @@ class Entry:
 
 @dataclass(frozen=True)
 class Trend:
-    """How an error goes with the number of structures or features: error ∝ number^slope."""
+    """Power law of an error in the number of structures or features: error ∝ number^slope."""
 
     quantity: str
     along: Along
-    fixed: int  # how many there are of the other one
+    fixed: int  # the other number
     slope: float  # least squares of the logarithms, over all numbers
-    last_decade: float  # over those within a factor of ten of the largest
+    last_decade: float  # over the numbers within a factor of ten of the largest
     end: float  # between the last two
-    error: float  # mean absolute error at the largest, in eV and Å
-    doubled: float  # what the slope at the end predicts for twice as many
+    error: float  # mean absolute error at the largest number, in eV and Å
+    doubled: float  # error that the slope at the end predicts for twice the largest number
 
     @property
     def gain(self) -> float:
-        """Part of the error that twice as many would take away."""
+        """Part of the error that twice the number would remove."""
         return 1.0 - self.doubled / self.error
 
 
 def trend_of(quantity: str, along: Along, fixed: int, numbers: Sequence[int], errors: Sequence[float]) -> Trend:
-    """The trend of errors at two or more numbers, which ascend."""
+    """Trend of the errors at two or more ascending numbers."""
     x, y = np.log(np.asarray(numbers, float)), np.log(np.asarray(errors, float))
 
     def slope(points: slice | np.ndarray) -> float:
         return float(np.polyfit(x[points], y[points], 1)[0])
 
-    end = slope(slice(-2, None))
+    end, last = slope(slice(-2, None)), float(errors[-1])
     decade = x >= x[-1] - np.log(10) - 1e-9
     last_decade = slope(decade) if decade.sum() > 1 else end
-    return Trend(
-        quantity, along, fixed, slope(slice(None)), last_decade, end, float(errors[-1]), float(errors[-1]) * 2**end
-    )
+    return Trend(quantity, along, fixed, slope(slice(None)), last_decade, end, last, last * 2**end)
 
 
 @dataclass(frozen=True)
 class LearningCurve:
     """Errors of models with more and more structures and features, on structures that none of them has seen."""
 
-    quantities: tuple[str, ...]  # some of QUANTITIES
+    quantities: tuple[str, ...]  # attributes of Metrics: energy, energy_per_atom, forces, stress
     entries: tuple[Entry, ...]
     recipe: Recipe
-    data: dict[str, Any]  # where the structures came from that were learnt
-    test: dict[str, Any]  # and those that were not
+    data: dict[str, Any]  # origin of the training structures
+    test: dict[str, Any]  # origin of the test structures
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        return tuple(sorted({entry.structures for entry in self.entries}))
+        return self.numbers("structures")
 
     @property
     def features(self) -> tuple[int, ...]:
-        return tuple(sorted({entry.n_features for entry in self.entries}))
+        return self.numbers("features")
 
-    def errors(self, quantity: str, n_features: int, structures: int) -> list[float]:
+    def numbers(self, along: Along) -> tuple[int, ...]:
+        """Numbers of structures or features that were measured, ascending."""
+        return tuple(sorted({getattr(entry, along) for entry in self.entries}))
+
+    def errors(self, quantity: str, features: int, structures: int) -> list[float]:
         """Mean absolute errors in eV and Å, one for each seed."""
-        return [
-            entry.error(quantity).mae
-            for entry in self.entries
-            if (entry.n_features, entry.structures) == (n_features, structures)
-        ]
+        entries = [one for one in self.entries if (one.features, one.structures) == (features, structures)]
+        return [entry.error(quantity).mae for entry in entries]
 
     def trends(self, along: Along) -> list[Trend]:
-        """Of each quantity along structures, for each number of features; or the other way round."""
-        numbers, others = (self.sizes, self.features) if along == "structures" else (self.features, self.sizes)
+        """Trend of each quantity along one number, for each value of the other; empty if there is one number only."""
+        numbers, other = self.numbers(along), OTHER[along]
         if len(numbers) < 2:
             return []
-        return [
-            trend_of(quantity, along, fixed, numbers, [self._mean(quantity, along, n, fixed) for n in numbers])
-            for quantity in self.quantities
-            for fixed in others
-        ]
-
-    def _mean(self, quantity: str, along: Along, number: int, fixed: int) -> float:
-        n_features, structures = (fixed, number) if along == "structures" else (number, fixed)
-        return statistics.fmean(self.errors(quantity, n_features, structures))
+        trends = []
+        for quantity in self.quantities:
+            for fixed in self.numbers(other):
+                runs = [self.errors(quantity, **{along: n, other: fixed}) for n in numbers]
+                trends.append(trend_of(quantity, along, fixed, numbers, [statistics.fmean(run) for run in runs]))
+        return trends
 
     def trend(self, along: Along) -> Trend | None:
-        """Of the forces, or what there is, with the most of the other one; None if there is one number only."""
+        """Trend of the forces (or of the first quantity) at the largest value of the other number, if there is one."""
         quantity = "forces" if "forces" in self.quantities else self.quantities[0]
-        fixed = self.features[-1] if along == "structures" else self.sizes[-1]
-        return next((t for t in self.trends(along) if (t.quantity, t.fixed) == (quantity, fixed)), None)
+        return next((one for one in reversed(self.trends(along)) if one.quantity == quantity), None)
 
     def advice(self) -> str:
-        """Whether more data or more features would help, in a sentence."""
+        """Sentence that says whether more data or more features would help."""
         asked = {"data": self.trend("structures"), "features": self.trend("features")}
         known = {what: trend for what, trend in asked.items() if trend is not None}
         if not known:
             return "One size and one number of features do not tell what would help: give several of either."
         one = next(iter(known.values()))
-        unit, name = QUANTITIES[one.quantity], WORDS[one.quantity]
-        doubled = ", ".join(f"twice the {what} about {milli(t.doubled)}" for what, t in known.items())
+        doubled = ", ".join(f"twice the {what} about {milli(trend.doubled)}" for what, trend in known.items())
         unknown = "".join(f" (what more {what} would do was not measured)" for what in asked if what not in known)
         return (
-            f"With {self.sizes[-1]:,} structures and {self.features[-1]:,} features the {name} error is "
-            f"{milli(one.error)} {unit}, {doubled}: {_verdict(known)}{unknown}."
+            f"With {self.sizes[-1]:,} structures and {self.features[-1]:,} features the {WORDS[one.quantity]} error is "
+            f"{with_unit(one.quantity, one.error)}, {doubled}: {_verdict(known)}{unknown}."
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """A flat row for each model, errors in eV and Å."""
-        return [
-            {"features": entry.n_features, "structures": entry.structures, "seed": entry.seed, "ridge": entry.ridge}
-            | {
-                f"{quantity}_{kind}": getattr(entry.error(quantity), kind)
-                for quantity in self.quantities
-                for kind in ("mae", "rmse")
-            }
-            for entry in self.entries
-        ]
+        """Flat row for each model, errors in eV and Å."""
+        rows = []
+        for entry in self.entries:
+            row = {name: getattr(entry, name) for name in ("features", "structures", "seed", "ridge")}
+            for quantity in self.quantities:
+                error = entry.error(quantity)
+                row |= {f"{quantity}_mae": error.mae, f"{quantity}_rmse": error.rmse}
+            rows.append(row)
+        return rows
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON: errors in eV and Å."""
+        """Content for JSON; errors in eV and Å."""
         return {
             "models": self.rows(),
             "trends": [asdict(trend) for trend in (*self.trends("structures"), *self.trends("features"))],
@@ -156,18 +147,14 @@ class LearningCurve:
         }
 
 
-def milli(value: float) -> str:
-    """Three significant digits of a thousandfold."""
-    return f"{1000 * value:#.3g}".removesuffix(".")
-
-
 def _verdict(known: dict[str, Trend]) -> str:
     gains = {what: trend.gain for what, trend in known.items()}
     best, least = max(gains, key=lambda what: gains[what]), min(gains.values())
     if gains[best] < NO_GAIN:
-        return (
-            f"neither more {' nor more '.join(gains)} would help" if len(gains) > 1 else f"more {best} would not help"
-        )
-    if len(gains) == 1 or least < NO_GAIN:
-        return f"more {best} would help" + ("" if len(gains) == 1 else ", and they alone")
+        none = f"neither more {' nor more '.join(gains)} would help"
+        return none if len(gains) > 1 else f"more {best} would not help"
+    if len(gains) == 1:
+        return f"more {best} would help"
+    if least < NO_GAIN:
+        return f"more {best} would help, and they alone"
     return "both would help, about as much" if least > ALIKE * gains[best] else f"more {best} would help more"

@@ -1,4 +1,4 @@
-"""The thorough search: every combination of some fields of a recipe, judged by structures that are held out."""
+"""Search through every combination of some fields of a recipe, by the errors on held-out structures."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,10 +20,9 @@ from ..atoms.neighbours import element_indices
 from ..errors import InputError, SolveError
 from ..machine.compute import Compute
 from ..machine.files import write_atomically
-from ..machine.memory import Memory
 from ..machine.processes import as_done, jobs_for
-from ..machine.progress import Progress
-from ..model.basis import recipe_difference
+from ..machine.progress import Progress, silent
+from ..model.basis import BASIS_FIELDS
 from ..model.metrics import evaluate
 from ..model.recipe import DEFAULT, Recipe
 from ..model.recipe_file import with_fields
@@ -33,195 +32,190 @@ from ..training.problem import Learn, chosen_labels, fingerprints
 from ..training.solvers.direct import equations_of, solved
 
 FORMAT = "qml-lightning-tune"
+KINDS = ("energy", "forces", "stress")
+# Recipes that agree in these fields have the same rows: one pass over the data serves all of them.
+ROW_FIELDS = (*BASIS_FIELDS, "seed", "projection_samples")
+Values = dict[str, Any]  # by the name of a field, such as {"features.sigma": 8.0}
 
 
 @dataclass(frozen=True)
-class Tried:
-    """A recipe that was tried, and its mean absolute errors on structures held out, of each fold."""
+class Search:
+    """Recipes to try, and the split into training and validation sets."""
 
-    values: dict[str, Any]  # of the fields that are tried
-    energy: list[float]  # eV per atom; empty where there are no such labels
+    space: Mapping[str, Sequence[Any]]  # values of each field, such as {"features.sigma": [4, 8, 16]}
+    folds: int = 1  # with more than one, each structure is in one validation set
+    held_out: float = 0.2  # part of the structures in the validation set of one fold
+    most: int | None = None  # combinations to try, drawn by the seed; None: all
+
+    def combinations(self, seed: int) -> list[Values]:
+        """Combinations of values to try."""
+        if not self.space or not all(self.space.values()):
+            raise InputError(
+                'There is nothing to try. Give at least one field with values, such as {"ridge": [1e-9, 1e-8]}.'
+            )
+        every = [dict(zip(self.space, values)) for values in product(*self.space.values())]
+        if self.most is None or self.most >= len(every):
+            return every
+        drawn = np.random.RandomState(seed).permutation(len(every))[: self.most]
+        return [every[k] for k in sorted(drawn)]
+
+    def splits(self, data: Dataset, seed: int) -> Iterator[tuple[Dataset, Dataset]]:
+        """Training set and validation set of each fold."""
+        n = len(data)
+        if self.folds < 1 or n < max(2, self.folds) or not 0 < self.held_out < 1:
+            raise InputError(
+                f"Wanted {self.folds} folds of {n} structures, {self.held_out:g} of them held out. Give at least one "
+                "fold, as many structures, and a part between 0 and 1."
+            )
+        order = np.random.RandomState(seed).permutation(n)
+        one_fold = order[: min(n - 1, max(1, round(self.held_out * n)))]
+        for held_out in [one_fold] if self.folds == 1 else np.array_split(order, self.folds):
+            training, validation = data.select(np.setdiff1d(order, held_out)), data.select(np.sort(held_out))
+            element_indices(validation.structures.numbers, training.structures.elements)
+            yield training, validation
+
+
+@dataclass(frozen=True)
+class Trial:
+    """Mean absolute errors of one recipe on the validation sets, one for each fold; empty without such labels."""
+
+    values: Values
+    energy: list[float]  # eV per atom
     forces: list[float]  # eV/Å
     stress: list[float]  # eV/Å³
 
     @property
     def score(self) -> float:
         """Mean over kinds and folds of the logarithm of the error; infinite where there was no solution."""
-        errors = [error for kind in (self.energy, self.forces, self.stress) for error in kind]
+        errors = [error for kind in KINDS for error in getattr(self, kind)]
         return statistics.fmean(math.log(max(error, 1e-300)) for error in errors) if errors else math.inf
 
 
 @dataclass(frozen=True)
 class Tuning:
-    """All that was tried, in the order of the search."""
+    """Result of a search."""
 
-    recipe: Recipe  # which the fields are of
+    recipe: Recipe  # starting point
     space: dict[str, list[Any]]
-    tried: list[Tried]
+    trials: list[Trial]  # in the order of the search
 
     @property
-    def ranking(self) -> list[Tried]:
-        """The best first."""
-        return sorted(self.tried, key=lambda one: one.score)
+    def ranking(self) -> list[Trial]:
+        """Trials, the best first."""
+        return sorted(self.trials, key=lambda trial: trial.score)
 
     @property
     def best(self) -> Recipe:
-        """The recipe with the best values."""
+        """Recipe with the best values."""
         return with_fields(self.recipe, self.ranking[0].values)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Content for JSON."""
+        tried = [asdict(trial) | {"score": trial.score} for trial in self.ranking]
+        return {"space": self.space, "tried": tried, "best": self.best.as_dict()}
 
 
 def tune(
     data: Dataset,
-    space: Mapping[str, Sequence[Any]],
+    search: Search,
     recipe: Recipe = DEFAULT,
     *,
-    folds: int = 1,
-    held_out: float = 0.2,
-    most: int | None = None,
     journal: str | Path | None = None,
     jobs: int | None = 1,
-    targets: Sequence[str] | None = None,
-    reference_energies: Mapping[int, float] | None = None,
-    device: torch.device | str = "cpu",
-    kernels: str | None = None,
-    progress: Progress | None = None,
+    learn: Learn | None = None,
+    compute: Compute | None = None,
+    progress: Progress = silent,
 ) -> Tuning:
-    """Errors of `recipe` with every combination of the values in `space`, such as {"features.sigma": [4, 8, 16]}.
+    """Errors of `recipe` with every combination of values in `search`.
 
-    One pass over the data for each fold and each combination of fields that changes rows; ridges and weights share it.
-    `folds`: with 1, `held_out` of the structures judge; with more, each structure judges once.
-    `most`: try no more than so many combinations, drawn by the seed.
-    `journal`: file that is written after each pass; what is in it already is not done again.
+    Each fold and each combination of fields that change rows needs one pass over the data; ridges and weights share it.
+    `journal`: file that is written after each pass; combinations that it holds already are not tried again.
     `jobs`: passes at once, each in a process of its own; None: as many as memory and threads allow. A script that asks
     for several must be one that can be imported: its work under `if __name__ == "__main__":`.
     """
-    data = replace(data, labels=chosen_labels(data.labels, targets))
-    recipes = [(values, with_fields(recipe, values)) for values in combinations(space, most, recipe.seed)]
-    for _, one in recipes:
-        one.check()
-    parts = list(_folds(data, folds, held_out, recipe.seed))
-    kept = _Journal(journal, _identity(data, recipe, folds, held_out, reference_energies))
-    passes = [_Pass(fold, group) for group in _groups(recipes) for fold in range(len(parts))]
-    missing = [rest for one in passes if (rest := kept.missing(one)).recipes]
-    search = _Search(parts, reference_energies, device, kernels)
-    if jobs is None:  # on one graphics processor several would be in each other's way
-        at_most = len(missing) if torch.device(device).type == "cpu" else 1
-        jobs = jobs_for(at_most, max(map(search.memory, missing), default=0), Memory().left)
-    tell, already = progress or (lambda *_: None), len(passes) - len(missing)
-    tell("passes", already, len(passes))
-    for at, (done, errors) in enumerate(as_done(search.errors, missing, jobs), already + 1):
+    learn, compute = learn or Learn(), compute or Compute()
+    data = replace(data, labels=chosen_labels(data.labels, learn.targets))
+    combinations = search.combinations(recipe.seed)
+    for values in combinations:
+        with_fields(recipe, values).check()
+    fits = _Fits(recipe, list(search.splits(data, recipe.seed)), learn, compute)
+    kept = _Journal(journal, _identity(data, recipe, search, learn.reference_energies))
+    passes = [_Pass(fold, group) for group in fits.groups(combinations) for fold in range(len(fits.splits))]
+    missing = [rest for one in passes if (rest := kept.missing(one)).group]
+    if jobs is None:  # several passes on one graphics processor would slow each other down
+        at_most = len(missing) if torch.device(compute.device).type == "cpu" else 1
+        jobs = jobs_for(at_most, max(map(fits.memory, missing), default=0), compute.memory.left)
+    already = len(passes) - len(missing)
+    progress("passes", already, len(passes))
+    for at, (done, errors) in enumerate(as_done(fits.errors, missing, jobs), already + 1):
         kept.add(done, errors)
-        tell("passes", at, len(passes))
-    tried = kept.tried(recipes, len(parts))
-    if not any(math.isfinite(one.score) for one in tried):
-        raise SolveError(f"None of the {len(tried)} recipes has equations that can be solved. Try larger ridges.")
-    return Tuning(recipe, {name: list(values) for name, values in space.items()}, tried)
+        progress("passes", at, len(passes))
+    trials = [kept.trial(values, len(fits.splits)) for values in combinations]
+    if not any(math.isfinite(trial.score) for trial in trials):
+        raise SolveError(f"None of the {len(trials)} recipes has equations that can be solved. Try larger ridges.")
+    return Tuning(recipe, {name: list(values) for name, values in search.space.items()}, trials)
 
 
-@dataclass(frozen=True)
-class _Pass:
-    """Recipes that share the equations of one fold."""
+class _Pass(NamedTuple):
+    """Combinations that share the equations of one fold."""
 
     fold: int
-    recipes: list[tuple[dict[str, Any], Recipe]]
+    group: list[Values]
 
 
 @dataclass(frozen=True)
-class _Search:
-    """What all passes have in common."""
+class _Fits:
+    """Fits of a search."""
 
-    parts: list[tuple[Dataset, Dataset]]
-    reference_energies: Mapping[int, float] | None
-    device: torch.device | str
-    kernels: str | None
+    recipe: Recipe
+    splits: list[tuple[Dataset, Dataset]]  # training set and validation set of each fold
+    learn: Learn
+    compute: Compute
+
+    def groups(self, combinations: list[Values]) -> list[list[Values]]:
+        """Combinations with the same rows together."""
+        groups: dict[tuple[object, ...], list[Values]] = {}
+        for values in combinations:
+            recipe = with_fields(self.recipe, values)
+            groups.setdefault(tuple(getattr(recipe, name) for name in ROW_FIELDS), []).append(values)
+        return list(groups.values())
 
     def errors(self, one: _Pass) -> list[dict[str, float]]:
-        """Of each recipe, by kind; none where there is no solution."""
-        learn, judge = self.parts[one.fold]
-        first = one.recipes[0][1]
-        equations = equations_of(
-            learn,
-            first,
-            learn=Learn(reference_energies=self.reference_energies),
-            compute=Compute(self.device, self.kernels),
-        )
-        return [self._judged(equations, recipe, judge) for _, recipe in one.recipes]
+        """Mean absolute errors of each combination, by kind; empty where there is no solution."""
+        training, validation = self.splits[one.fold]
+        recipes = [with_fields(self.recipe, values) for values in one.group]
+        equations = equations_of(training, recipes[0], learn=self.learn, compute=self.compute)
+        return [self._errors(equations, recipe, validation) for recipe in recipes]
 
-    def _judged(self, equations: Equations, recipe: Recipe, judge: Dataset) -> dict[str, float]:
+    def _errors(self, equations: Equations, recipe: Recipe, validation: Dataset) -> dict[str, float]:
         try:
-            found = evaluate(solved(equations, recipe).on(self.device, None, self.kernels), judge)
+            potential = solved(equations, recipe)
+            found = evaluate(potential.on(self.compute.device, kernels=self.compute.kernels), validation)
         except SolveError:
             return {}
-        errors = {"energy": found.energy_per_atom, "forces": found.forces, "stress": found.stress}
-        return {kind: error.mae for kind, error in errors.items() if error is not None}
+        errors = zip(KINDS, (found.energy_per_atom, found.forces, found.stress))
+        return {kind: error.mae for kind, error in errors if error is not None}
 
     def memory(self, one: _Pass) -> int:
-        """Bytes that a pass takes, at most."""
-        learn, recipe = self.parts[one.fold][0], one.recipes[0][1]
-        labels = [learn.labels.energies, learn.labels.forces, learn.labels.stress]
-        counts = [part.numel() for part in labels if part is not None]
-        n_weights = recipe.features.n_weights(len(learn.structures.elements))
-        return direct_memory(counts, n_weights) + 8 * n_weights**2  # solved more than once: beside what is gathered
-
-
-def combinations(space: Mapping[str, Sequence[Any]], most: int | None, seed: int) -> list[dict[str, Any]]:
-    """Every one, or as many as are wanted, drawn by the seed."""
-    if not space or not all(space.values()):
-        raise InputError(
-            'There is nothing to try. Give at least one field with values, such as {"ridge": [1e-9, 1e-8]}.'
-        )
-    every = [dict(zip(space, values)) for values in product(*space.values())]
-    if most is None or most >= len(every):
-        return every
-    drawn = np.random.RandomState(seed).permutation(len(every))[:most]
-    return [every[k] for k in sorted(drawn)]
-
-
-def _groups(recipes: list[tuple[dict[str, Any], Recipe]]) -> list[list[tuple[dict[str, Any], Recipe]]]:
-    """Those together that have the same rows."""
-    groups: list[list[tuple[dict[str, Any], Recipe]]] = []
-    for entry in recipes:
-        for group in groups:
-            same_draw = ("seed", "projection_samples")
-            first = group[0][1]
-            if not recipe_difference(first, entry[1]) and all(
-                getattr(first, name) == getattr(entry[1], name) for name in same_draw
-            ):
-                group.append(entry)
-                break
-        else:
-            groups.append([entry])
-    return groups
-
-
-def _folds(data: Dataset, folds: int, held_out: float, seed: int) -> Iterator[tuple[Dataset, Dataset]]:
-    """Structures to learn from and to judge by."""
-    n = len(data)
-    order = np.random.RandomState(seed).permutation(n)
-    if folds < 1 or n < max(2, folds) or not 0 < held_out < 1:
-        raise InputError(
-            f"Wanted {folds} folds of {n} structures, {held_out:g} of them held out. Give at least one fold, as many "
-            "structures, and a part between 0 and 1."
-        )
-    judges = np.array_split(order, folds) if folds > 1 else [order[: min(n - 1, max(1, round(held_out * n)))]]
-    for judge in judges:
-        learn, judged = data.select(np.setdiff1d(order, judge)), data.select(np.sort(judge))
-        element_indices(judged.structures.numbers, learn.structures.elements)
-        yield learn, judged
+        """Bytes that a pass takes at most."""
+        (training, _), recipe = self.splits[one.fold], with_fields(self.recipe, one.group[0])
+        counts = [getattr(training.labels, kind).numel() for kind in training.labels.kinds]
+        n_weights = recipe.features.n_weights(len(training.structures.elements))
+        return direct_memory(counts, n_weights) + 8 * n_weights**2  # each solution works beside the equations
 
 
 def _identity(
-    data: Dataset, recipe: Recipe, folds: int, held_out: float, reference_energies: Mapping[int, float] | None
+    data: Dataset, recipe: Recipe, search: Search, reference_energies: Mapping[int, float] | None
 ) -> dict[str, Any]:
-    """What a journal must agree in to be gone on with."""
+    """Facts that a journal must share with a search that continues it."""
     prints = hashlib.sha256(fingerprints(data.structures, data.labels).numpy().tobytes()).hexdigest()
     references = None if reference_energies is None else {str(z): energy for z, energy in reference_energies.items()}
-    split = {"folds": folds, "held_out": held_out if folds == 1 else None, "references": references}
-    return {"format": FORMAT, "data": prints, "recipe": recipe.as_dict(), **split}
+    split = {"folds": search.folds, "held_out": search.held_out if search.folds == 1 else None}
+    return {"format": FORMAT, "data": prints, "recipe": recipe.as_dict(), **split, "references": references}
 
 
 class _Journal:
-    """What was tried, in memory and on disk."""
+    """Errors of the combinations tried so far, in memory and on disk."""
 
     def __init__(self, path: str | Path | None, identity: dict[str, Any]) -> None:
         self.path = None if path is None else Path(path)
@@ -229,10 +223,10 @@ class _Journal:
         if self.path is not None and self.path.exists():
             try:
                 there = json.loads(self.path.read_text(encoding="utf-8"))
-            except (OSError, ValueError) as problem:
-                raise InputError(
-                    f"The journal {self.path} cannot be read: {problem}. Delete it to begin anew."
-                ) from problem
+                there["recipe"] = Recipe.from_dict(there["recipe"]).as_dict()  # an older version may lack a field
+            except (OSError, ValueError, KeyError, TypeError) as problem:
+                text = f"The journal {self.path} cannot be read: {problem}. Delete it to begin anew."
+                raise InputError(text) from problem
             plain = json.loads(json.dumps(identity))
             if different := [name for name in plain if there.get(name) != plain[name]]:
                 raise InputError(
@@ -243,33 +237,22 @@ class _Journal:
         self.known = {_key(entry["values"], entry["fold"]): entry["errors"] for entry in self.content["tried"]}
 
     def missing(self, one: _Pass) -> _Pass:
-        """What of it was not tried."""
-        return replace(one, recipes=[entry for entry in one.recipes if _key(entry[0], one.fold) not in self.known])
+        """The pass without the combinations that are known."""
+        return _Pass(one.fold, [values for values in one.group if _key(values, one.fold) not in self.known])
 
     def add(self, one: _Pass, found: list[dict[str, float]]) -> None:
-        """Note a pass, and write all."""
-        for (values, _), errors in zip(one.recipes, found, strict=True):
+        """Add the errors of a pass, and write the file."""
+        for values, errors in zip(one.group, found, strict=True):
             self.known[_key(values, one.fold)] = errors
             self.content["tried"].append({"values": values, "fold": one.fold, "errors": errors})
         if self.path is not None:
             write_atomically(self.path, (json.dumps(self.content, indent=1) + "\n").encode(), overwrite=True)
 
-    def tried(self, recipes: list[tuple[dict[str, Any], Recipe]], folds: int) -> list[Tried]:
-        """Without a solution in one fold, there is none."""
-        found = []
-        for values, _ in recipes:
-            errors = [self.known[_key(values, fold)] for fold in range(folds)]
-            kinds = ("energy", "forces", "stress") if all(errors) else ()
-            by_kind = {kind: [one[kind] for one in errors if kind in one] for kind in kinds}
-            found.append(Tried(values, *(by_kind.get(kind, []) for kind in ("energy", "forces", "stress"))))
-        return found
+    def trial(self, values: Values, folds: int) -> Trial:
+        """Errors of a combination in all folds; none if one fold has no solution."""
+        errors = [self.known[_key(values, fold)] for fold in range(folds)]
+        return Trial(values, *([one[kind] for one in errors if all(errors) and kind in one] for kind in KINDS))
 
 
-def _key(values: dict[str, Any], fold: int) -> str:
+def _key(values: Values, fold: int) -> str:
     return json.dumps([values, fold], sort_keys=True)
-
-
-def as_dict(tuning: Tuning) -> dict[str, Any]:
-    """For JSON."""
-    tried = [asdict(one) | {"score": one.score} for one in tuning.ranking]
-    return {"space": tuning.space, "tried": tried, "best": tuning.best.as_dict()}

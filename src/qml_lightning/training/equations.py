@@ -161,7 +161,7 @@ def merged(one: Equations, other: Equations, *, repeated: bool = False) -> Equat
 def extended(
     equations: Equations,
     data: Dataset,
-    compute: Compute,
+    compute: Compute | None = None,
     *,
     remove: bool = False,
     repeated: bool = False,
@@ -186,7 +186,7 @@ def extended(
         equations.parts[kind] = grown(equations.parts[kind], sign * more)
     for part in equations.grams:
         part.sign = float(sign)
-    gather(equations, equations.basis.ready(compute), problem, tell)
+    gather(equations, equations.basis.ready(compute or Compute()), problem, tell)
     for part in equations.grams:
         part.sign = 1.0
     draws = [*equations.data.get("draws", []), f"without {len(data)} of {data.source.name}"]

@@ -31,14 +31,14 @@ SolverName = Literal["direct", "disk", "iterative"]
 # 16384 features: a factor of 1.9, and 52 instead of 81 s.
 SAVES = 1.5
 
-# What a solver cannot honour, and the reason. Every other combination works; docs/scaling.md shows this table.
+# What a solver cannot honour, and the reason. Every other combination works; docs/scaling.md shows it.
 EXCLUDES: dict[tuple[SolverName, str], str] = {
-    ("iterative", "equations"): "it forms no equations that could be kept",
-    ("iterative", "ranks"): "it runs in one process",
+    ("iterative", "kept equations"): "it forms no equations",
+    ("iterative", "several ranks"): "it runs in one process",
     ("iterative", "compensated accumulation"): "it needs float64 throughout",
-    ("disk", "equations"): "its matrix is overwritten by the factor",
-    ("disk", "ranks"): "its matrix belongs to one process",
-    ("disk", "compensated accumulation"): "its matrix is summed in float64",
+    ("disk", "kept equations"): "the factor overwrites the matrix",
+    ("disk", "several ranks"): "the matrix belongs to one process",
+    ("disk", "compensated accumulation"): "the matrix is summed in float64",
 }
 NO_CHECKPOINT = "The equations are on disk, without checkpoints: the matrix changes in place."
 
@@ -77,8 +77,8 @@ class Plan:
 def wanted_of(recipe: Recipe, compute: Compute, keep: Keep) -> dict[str, bool]:
     """Wishes that a solver may have to refuse, as `EXCLUDES` names them."""
     return {
-        "equations": keep.equations is not None,
-        "ranks": compute.ranks is not None,
+        "kept equations": keep.equations is not None,
+        "several ranks": compute.ranks is not None,
         "compensated accumulation": recipe.solver.accumulation == "compensated",
     }
 
@@ -86,7 +86,7 @@ def wanted_of(recipe: Recipe, compute: Compute, keep: Keep) -> dict[str, bool]:
 def refuse_impossible(recipe: Recipe, compute: Compute, keep: Keep) -> None:
     """Raise an InputError if the solver that the recipe names cannot do what is wanted. Needs no data."""
     if recipe.solver.method == "iterative" and (why := _exclusion("iterative", wanted_of(recipe, compute, keep))):
-        raise InputError(f"The iterative solver cannot be used here: {why}. Leave out one of the two.")
+        raise InputError(f"{why[0].upper()}{why[1:]}. Leave out one of the two.")
 
 
 def plan_fit(problem: Problem, recipe: Recipe, compute: Compute | None = None, keep: Keep | None = None) -> Plan:
@@ -123,8 +123,8 @@ def plan_fit(problem: Problem, recipe: Recipe, compute: Compute | None = None, k
         costs["direct"].memory,
         free,
         f"Training {n_weights} weights",
-        f"On disk it cannot be done: {excluded['disk']}. Use fewer features (now {recipe.features.n_features}) or "
-        "structures, or leave that out.",
+        f"Use fewer features (now {recipe.features.n_features}) or structures, or make room for the disk: "
+        f"{excluded['disk']}.",
     )
 
 
@@ -141,7 +141,5 @@ def _costs(problem: Problem, recipe: Recipe, compute: Compute, n_weights: int) -
 
 def _exclusion(solver: SolverName, wanted: dict[str, bool]) -> str:
     """Reason why a solver cannot do what is wanted; empty if it can."""
-    reasons = [
-        f"{wish} is wanted and {why}" for (name, wish), why in EXCLUDES.items() if name == solver and wanted[wish]
-    ]
-    return "; ".join(reasons)
+    excluding = {wish: why for (name, wish), why in EXCLUDES.items() if name == solver and wanted[wish]}
+    return "; ".join(f"the {solver} solver and {wish} exclude each other, as {why}" for wish, why in excluding.items())

@@ -1,0 +1,1 @@
+"""The runner of all benchmarks, and what they share."""

@@ -1,0 +1,285 @@
+"""All uses of the package beyond its public names: a change inside the package is followed here and nowhere else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from qml_lightning import Dataset, Potential, Recipe, Structures
+from qml_lightning.atoms.neighbours import element_indices, pairs_within
+from qml_lightning.atoms.structures import structures_from_arrays
+from qml_lightning.atoms.units import ENERGY_IN_EV
+from qml_lightning.errors import SolveError
+from qml_lightning.kernels import FeatureMap, kernels_for, native
+from qml_lightning.linear.compensated import BLOCK, add_compensated
+from qml_lightning.linear.normal_equations import Gram, Rows, add_product, append, lower_tiles
+from qml_lightning.machine.compute import Compute
+from qml_lightning.machine.files import atomic, write_atomically
+from qml_lightning.machine.memory import bytes_from
+from qml_lightning.machine.ranks import Ranks, joined
+from qml_lightning.model.baseline import Baseline
+from qml_lightning.model.basis import Basis
+from qml_lightning.model.potential import Model
+from qml_lightning.model.predictor import Predictor, forces_from
+from qml_lightning.model.projection import lift, project
+from qml_lightning.model.representations import fchl19 as representations
+from qml_lightning.training.environments import environments
+from qml_lightning.training.equations import Equations, empty, gather
+from qml_lightning.training.equations import extended as extended_on
+from qml_lightning.training.problem import Problem
+from qml_lightning.training.solvers.direct import equations_of, solved
+
+__all__ = [
+    "BLOCK",
+    "ENERGY_IN_EV",
+    "Basis",
+    "Equations",
+    "NativeFeatures",
+    "Representation",
+    "SolveError",
+    "add_compensated",
+    "add_product",
+    "atomic",
+    "bytes_from",
+    "energy_gradients",
+    "equations_of",
+    "extended",
+    "facts",
+    "gram_rate",
+    "instruction_set",
+    "kept_rows",
+    "kernels_in_use",
+    "lost_by_projection",
+    "lower_tiles",
+    "prediction_steps",
+    "projected_environments",
+    "ranks_of_torchrun",
+    "representations",
+    "represented",
+    "rows_of",
+    "solution",
+    "solutions",
+    "structures_from_arrays",
+    "untrained",
+    "with_axes",
+    "with_products",
+    "write_atomically",
+]
+
+Representation = representations.FCHL19
+
+
+def kernels_in_use() -> str:
+    """Name of the kernels that float32 on a CPU gets."""
+    return kernels_for("cpu", torch.float32).NAME
+
+
+def facts(potential: Model) -> dict[str, Any]:
+    """Provenance of a model: `targets` by kind, `seconds`, `solution`, and `choice` if the recipe was chosen."""
+    known: dict[str, Any] = potential.provenance.as_dict()
+    return known
+
+
+def ranks_of_torchrun() -> AbstractContextManager[Ranks | None]:
+    """The processes that torchrun started, connected; None where there is only one."""
+    return joined(torch.device("cpu"))
+
+
+# ---- equations -------------------------------------------------------------------------------------------------------
+
+
+def solution(equations: Equations, recipe: Recipe, ridge: float) -> Potential:
+    """The potential with this ridge; a SolveError if it is lost in rounding."""
+    return solved(equations, replace(recipe, ridge=ridge))
+
+
+def solutions(equations: Equations, recipe: Recipe, ridges: Sequence[float]) -> Iterator[tuple[float, Potential]]:
+    """The potential for each ridge; those that are lost in rounding are left out."""
+    for ridge in ridges:
+        with suppress(SolveError):
+            yield ridge, solution(equations, recipe, ridge)
+
+
+def extended(equations: Equations, data: Dataset) -> Equations:
+    """The equations with the structures of `data` added; the old ones are used up."""
+    return extended_on(equations, data, Compute())
+
+
+def rows_of(data: Dataset, recipe: Recipe) -> Equations:
+    """Equations of `data` that keep all of their rows, however many there are, and form no Gram matrix."""
+    problem, basis = Problem.of(data), Basis.draw(data.structures, recipe)
+    equations = empty(problem, basis)
+    equations.parts = {
+        kind: Rows(part.n_columns, problem.rows[kind], n_targets=part.n_targets)
+        for kind, part in equations.parts.items()
+    }
+    gather(equations, basis.ready(Compute()), problem)
+    return equations
+
+
+def with_products(
+    equations: Equations, kind: str, product: Callable[[Tensor, Tensor, float], None], n_at_once: int
+) -> tuple[Equations, Tensor]:
+    """Equations of `rows_of` with the Gram matrix of one kind instead of its rows, and that matrix.
+
+    `product(gram, rows, weight)` adds the products of `n_at_once` rows at a time.
+    """
+    rows = equations.parts[kind]
+    assert isinstance(rows, Rows)
+    part = Gram(rows.n_columns, n_targets=rows.n_targets, n=rows.n)
+    for some in rows.filled()[0].split(n_at_once):
+        product(part.gram, some, 1.0)
+    part.moment, part.square = rows.moments(), rows.squares()
+    return replace(equations, parts={**equations.parts, kind: part}), part.gram
+
+
+def kept_rows(equations: Equations, kind: str) -> Tensor:
+    """The rows of one kind of equations of `rows_of`, (rows, weights)."""
+    part = equations.parts[kind]
+    assert isinstance(part, Rows)
+    return part.filled()[0]
+
+
+def gram_rate(n_features: int, n_rows: int) -> float:
+    """GFLOP/s of the Gram products of the package by themselves, as if each were half a matrix product."""
+    gram = Gram(n_features)
+    append(gram, torch.randn(n_rows, n_features, dtype=torch.float64), torch.zeros(n_rows, dtype=torch.float64))
+    gram.close()
+    return gram.flops / gram.seconds / 1e9
+
+
+# ---- bases and potentials --------------------------------------------------------------------------------------------
+
+
+def with_axes(basis: Basis, axes: Tensor) -> Basis:
+    """The basis with other axes, (elements, size, rank)."""
+    return replace(basis, projection=replace(basis.projection, matrices=axes))
+
+
+def lost_by_projection(basis: Basis) -> float:
+    """Largest part of the squared norm of an element's environments that the axes lose."""
+    return 1 - float(basis.projection.explained.min())
+
+
+def projected_environments(basis: Basis, structures: Structures) -> list[Tensor]:
+    """Projected environments ρ of each element, (atoms, rank) in float64."""
+    at = environments(basis.ready(Compute()), structures)
+    return [at.rho[at.element == e].double() for e in range(len(basis.elements))]
+
+
+def energy_gradients(potential: Potential, structures: Structures) -> list[Tensor]:
+    """Gradients of the atomic energies by ρ for each element, (atoms, rank) in float64."""
+    basis = potential.on(precision="float64").basis
+    at, gradients = environments(basis, structures), []
+    for e, feature_map in enumerate(basis.maps):
+        rho = at.rho[at.element == e].contiguous()
+        _, slope = basis.kernels.energy_and_slope(feature_map, rho, potential.weights[basis.columns(e)])
+        gradients.append(slope.double())
+    return gradients
+
+
+def untrained(structures: Structures, recipe: Recipe) -> Potential:
+    """A potential with axes from the structures and random weights: the time of a prediction depends on neither."""
+    basis = Basis.draw(structures, recipe)
+    weights = torch.from_numpy(np.random.default_rng(0).standard_normal(basis.n_weights))
+    zero = torch.zeros(len(basis.elements), dtype=torch.float64)
+    return Potential(basis, weights, Baseline(basis.elements, zero))
+
+
+# ---- steps that are timed --------------------------------------------------------------------------------------------
+
+
+def prediction_steps(structures: Structures, predictor: Predictor) -> dict[str, Callable[[], object]]:
+    """Each step of `Predictor.predict_pairs` by itself, in the order of the steps there."""
+    basis, n = predictor.basis, structures.n_atoms
+    element = element_indices(structures.numbers, basis.elements)
+    pairs = pairs_within(structures, predictor.cutoff, basis.elements)
+    segments, vectors = pairs.segments, basis.like(pairs.vector)
+    values = basis.kernels.fchl19(basis.arguments, n, segments, vectors)
+    rho = project(basis.projections, values, element)
+    atoms = [(element == e).nonzero()[:, 0] for e in range(len(basis.elements))]
+    slope = torch.randn_like(rho)
+    cotangent = lift(basis.projections, slope, element)
+    gradient = basis.kernels.fchl19_pullback(basis.arguments, n, segments, vectors, cotangent).double()
+
+    def features() -> None:
+        for e, of_element in enumerate(atoms):
+            predictor._local(e, rho[of_element].contiguous())
+
+    return {
+        "neighbours": lambda: pairs_within(structures, predictor.cutoff, basis.elements),
+        "FCHL19 values": lambda: basis.kernels.fchl19(basis.arguments, n, segments, vectors),
+        "projection": lambda: (project(basis.projections, values, element), lift(basis.projections, slope, element)),
+        "features": features,
+        "pullback": lambda: basis.kernels.fchl19_pullback(basis.arguments, n, segments, vectors, cotangent),
+        "forces": lambda: forces_from(structures, pairs, gradient),
+    }
+
+
+def represented(
+    structures: Structures, representation: Representation, kernels: str, dtype: torch.dtype
+) -> Callable[[], object]:
+    """FCHL19 of all atoms and the pullback of a cotangent, which is what forces need, by these kernels."""
+    p = representation.arguments(len(structures.elements))
+    pairs = pairs_within(structures, p.cutoff, structures.elements)
+    table, vectors, n = kernels_for("cpu", dtype, kernels), pairs.vector.to(dtype), structures.n_atoms
+    cotangent = torch.randn(n, p.size, dtype=dtype)
+    return lambda: (
+        table.fchl19(p, n, pairs.segments, vectors),
+        table.fchl19_pullback(p, n, pairs.segments, vectors, cotangent),
+    )
+
+
+@dataclass(frozen=True)
+class NativeFeatures:
+    """The native kernels of a SORF map with random signs, in float32, on random environments of a rank."""
+
+    n_features: int
+    rank: int
+    n_transforms: int
+    paired: bool
+
+    @property
+    def map(self) -> FeatureMap:
+        generator = torch.Generator().manual_seed(0)
+        n, rank = self.n_features // (1 + self.paired), self.rank
+        return FeatureMap(
+            phases=torch.rand(n, generator=generator) * 6.28,
+            paired=self.paired,
+            signs=torch.randint(0, 2, (n // rank, self.n_transforms, rank), generator=generator).float() * 2 - 1,
+            row_scale=torch.full((n,), 0.01),
+        )
+
+    def calls(self, n_atoms: int, n_tangents_of_atom: int = 60) -> dict[str, tuple[Callable[[], object], int]]:
+        """Kernel → call, and the atoms or tangents of it."""
+        generator = torch.Generator().manual_seed(1)
+        f, x = self.map, torch.randn(n_atoms, self.rank, generator=generator)
+        weights = torch.randn(self.n_features, generator=generator)
+        few, fewer = max(1, n_atoms // 5), max(21, n_atoms // 25 // 21 * 21)
+        n = fewer * n_tangents_of_atom
+        owner = torch.arange(n) // n_tangents_of_atom
+        row = owner // 21 * 63 + torch.randint(0, 63, (n,), generator=generator)
+        tangents = torch.randn(n, self.rank, generator=generator)
+        rows = torch.zeros(int(row.max()) + 1, self.n_features, dtype=torch.float64)
+        aspirin = (9, 8, 4)  # atoms of C, H and O
+        return {
+            "energy_and_slope": (lambda: native.energy_and_slope(f, x, weights), n_atoms),
+            "energy_and_slope of 21 atoms": (lambda: native.energy_and_slope(f, x[:21], weights), 21),
+            "energy_and_slope of 9 + 8 + 4 atoms": (
+                lambda: [native.energy_and_slope(f, x[:m], weights) for m in aspirin], sum(aspirin),
+            ),
+            "force_rows, per tangent": (lambda: native.force_rows(f, x[:fewer], tangents, owner, row, rows), n),
+            "feature_moment": (lambda: native.feature_moment(f, x, x[:, 0].contiguous(), x), n_atoms),
+            "features": (lambda: native.features(f, x[:few]), few),
+        }  # fmt: skip
+
+
+def instruction_set() -> str:
+    """Instruction set that the native kernels run with."""
+    return native.instruction_set()

@@ -1,0 +1,1 @@
+"""Pages that are made from result files: docs/results.md, and tables in the README and other pages."""

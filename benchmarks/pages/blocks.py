@@ -1,0 +1,55 @@
+"""Tables inside pages: each stands between two marks, in whatever page has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ..harness.benchmark import Benchmark, entries
+from ..harness.places import ROOT
+from ..paper import rmd17
+from ..studies import ablation, distributed, gram_precision, monte_carlo_errors
+from . import headlines
+
+Block = Callable[[Path], str]  # Markdown for a page
+
+
+def tables_of(benchmark: Benchmark) -> Block:
+    """The tables of a benchmark."""
+    return lambda page: benchmark.tables(entries(benchmark.name))
+
+
+BLOCKS: dict[str, Block] = {
+    "first": headlines.first_screen,
+    "results": headlines.others,
+    "comparison": lambda page: rmd17.comparison(entries(rmd17.RMD17.name)),
+    "ablation": tables_of(ablation.ABLATION),
+    "monte_carlo": tables_of(monte_carlo_errors.MONTE_CARLO_ERRORS),
+    "gram_precision": tables_of(gram_precision.GRAM_PRECISION),
+    "distributed": tables_of(distributed.DISTRIBUTED),
+    "scaling_model": lambda page: distributed.model(),
+}
+
+
+def marks(name: str) -> tuple[str, str]:
+    """The lines before and after a block."""
+    return f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
+
+
+def pages() -> list[Path]:
+    """Pages that may have blocks."""
+    return [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def filled(page: Path) -> str:
+    """The text of a page with its blocks as the result files have them."""
+    text = page.read_text(encoding="utf-8")
+    for name, block in BLOCKS.items():
+        first, last = marks(name)
+        before, begin, rest = text.partition(first)
+        _, end, after = rest.partition(last)
+        if bool(begin) != bool(end):
+            raise SystemExit(f"{page.name} has only one of the marks {first} … {last}. Add the other one.")
+        if begin:
+            text = f"{before}{begin}\n{block(page)}\n{end}{after}"
+    return text

@@ -1,0 +1,57 @@
+"""Tables of headlines for the README: one row for each, with the machine behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from ..harness.benchmark import Benchmark, Headline, entries
+from ..harness.places import RESULTS
+from ..harness.results import quiet, read
+from ..harness.tables import table
+from ..rooms import BENCHMARKS
+from .links import link
+
+OTHERS = (
+    "Figures of others are as published, on other machines; kernelforge, OQML and GPR, where they stand beside a time "
+    "of ours, ran on this one."
+)
+
+
+def first_screen(page: Path) -> str:
+    """The few rows for readers of one screen only."""
+    return _table(page, lambda row: row.first)
+
+
+def others(page: Path) -> str:
+    """All other rows."""
+    return _table(page, lambda row: not row.first)
+
+
+def _table(page: Path, wanted: Callable[[Headline], bool]) -> str:
+    """A table of the wanted headlines, with links from `page`, and the machines that they were measured on."""
+    rows, machines = [], {}
+    for benchmark in sorted(BENCHMARKS, key=lambda benchmark: benchmark.name):
+        told = [row for row in headlines(benchmark) if wanted(row)]
+        result = link(page, RESULTS / f"{benchmark.name}.json", benchmark.name)
+        rows += [[row.what, f"**{row.here}**", row.beside, result] for row in told]
+        if told:
+            machines.setdefault(_machine(benchmark), []).append(benchmark.name)
+    where = "; ".join(
+        machine if len(machines) == 1 else f"{machine} ({', '.join(names)})" for machine, names in machines.items()
+    )
+    head = ["", "here", "beside it", "from"]
+    return f"{table(head, rows, aligned=False)}\n\nMeasured on {where or 'nothing'}. {OTHERS}"
+
+
+def headlines(benchmark: Benchmark) -> list[Headline]:
+    """Headlines of a benchmark; a time only if all that it tells was measured on a machine that nobody else used."""
+    told = entries(benchmark.name)
+    undisturbed = benchmark.headline([entry for entry in told if quiet(entry)])
+    return [row for row in benchmark.headline(told) if not row.timing or row in undisturbed]
+
+
+def _machine(benchmark: Benchmark) -> str:
+    record = read(benchmark.name, RESULTS)
+    assert record is not None
+    return f"{record['machine']['cpu']}, {record['threads']} threads"

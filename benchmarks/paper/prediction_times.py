@@ -1,0 +1,192 @@
+"""Time of energies and forces: one molecule, a thousand, a framework, water, a protein; ours and the peers'."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from ..harness.benchmark import CELL, Benchmark, Cell, Comparison, Entry, Headline, Options
+from ..harness.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, legend_above, log_axis, panels
+from ..harness.entries import grouped
+from ..harness.models import load
+from ..harness.places import PUBLISHED
+from ..harness.systems import NEEDS, SYSTEMS, system, untrained
+from ..harness.tables import digits, table
+from ..harness.timing import best_of, product_rate
+from ..peers.environments import ask
+from .possible_work import Work, possible_work
+
+PAPER: dict[str, dict[str, float]] = PUBLISHED["prediction"]["systems"]
+OURS = "qml-lightning"
+# Most frames that a peer is asked for at once, by how long it takes.
+PEERS = {"kernelforge": 5, "sgdml": 1000, "quippy": 50, "torchani": 1000, "mace": 100}
+ONE_MOLECULE = ("kernelforge", "sgdml", "quippy")  # made for one molecule, or too slow for anything else
+SECONDS = 300
+TRAINED = 100  # structures behind the models of sGDML and GAP, which training_times left
+
+
+def cells(options: Options) -> list[Cell]:
+    if options.quick:
+        return [{"system": name, "program": OURS, "n_features": 256} for name in ("ethanol", "aspirin")]
+    ours = [{"system": name, "program": OURS, "n_features": n} for n in (16384, 32768) for name in SYSTEMS]
+    theirs = [
+        {"system": name, "program": peer, "n_features": 16384 if peer == "kernelforge" else None}
+        for peer in PEERS
+        for name in SYSTEMS
+        if peer not in ONE_MOLECULE or name.endswith(("ethanol", "aspirin"))
+    ]
+    return ours + theirs
+
+
+def measure(cell: Cell, options: Options) -> dict[str, Any]:
+    if cell["program"] == OURS:
+        return _ours(cell["system"], cell["n_features"], quick=options.quick)
+    return _theirs(cell)
+
+
+def _ours(name: str, n_features: int, *, quick: bool) -> dict[str, Any]:
+    structures, predictor = system(name), untrained(name, n_features).on(skin=0.5)
+    n = structures.n_atoms
+    repeats = max(2 if quick else 10, min(200, 20_000 // n))
+    seconds = best_of(lambda: predictor.predict(structures, stress=False), repeats)
+    u = torch.randn(min(n, 4096), n_features)
+    floor = best_of(lambda: torch.cos(u, out=u), 3) / len(u)
+    rate = product_rate(torch.float32, quick=quick)
+    return {"us_per_atom": seconds / n * 1e6, "seconds": seconds, "atoms": n, "cosine_us_per_atom": floor * 1e6,
+            "matrix_product_gflops_float32": rate}  # fmt: skip
+
+
+def _theirs(cell: Cell) -> dict[str, Any]:
+    name, peer = cell["system"], cell["program"]
+    structures = system(name)
+    structures = structures.select(np.arange(min(len(structures), PEERS[peer])))
+    n = int(structures.counts[0])
+    arrays = {"numbers": structures.numbers[:n].numpy(), "positions": structures.positions.view(-1, n, 3).numpy()}
+    if structures.periodic.any():
+        arrays["cell"] = structures.cells[0].numpy()
+    molecule = name.removeprefix("1000 ")
+    if peer == "kernelforge":  # its energies are fitted to five structures
+        data = load(f"rmd17_{molecule}:train_01@0:5")
+        arrays["energies"] = data.labels.energies.numpy()
+        arrays["positions"] = np.resize(arrays["positions"], (5, n, 3)) if len(structures) < 5 else arrays["positions"]
+    task = {"task": "predict", "molecule": molecule, "n_train": TRAINED, "method": "rff",
+            "n_features": cell["n_features"], "threads": torch.get_num_threads()}  # fmt: skip
+    return {**ask(peer, task, arrays, seconds=SECONDS), "atoms": n * len(arrays["positions"])}
+
+
+def _rows(entries: list[Entry]) -> dict[str, dict[str, Entry]]:
+    """Entries by program and features, then by system; failures as well."""
+    out: dict[str, dict[str, Entry]] = {}
+    for entry in entries:
+        cell = entry[CELL]
+        name = cell["program"] + (f", {cell['n_features']} features" if cell["n_features"] else "")
+        out.setdefault(name, {})[cell["system"]] = entry
+    return out
+
+
+def tables(entries: list[Entry]) -> str:
+    rows = []
+    for name, there in _rows(entries).items():
+        row = [f"**{name}**" if name.startswith(OURS) else name]
+        for one in SYSTEMS:
+            entry = there.get(one)
+            row.append("–" if entry is None else "failed" if "failed" in entry else digits(entry["us_per_atom"]))
+        rows.append(row)
+        if floor := {one: e["cosine_us_per_atom"] for one, e in there.items() if "cosine_us_per_atom" in e}:
+            rows.append(
+                ["as many cosines by torch.cos", *(digits(floor[one]) if one in floor else "–" for one in SYSTEMS)]
+            )
+    for n in ("16384", "32768"):
+        row = [f"paper, RTX 3080, {n} features"]
+        rows.append([*row, *(f"{PAPER[one][n]:g}" if one in PAPER else "–" for one in SYSTEMS)])
+    failed = [
+        f"* {entry[CELL]['program']}, {entry[CELL]['system']}: {entry['failed']}"
+        for entry in entries
+        if "failed" in entry
+    ]
+    text = table(["µs per atom", *SYSTEMS], rows)
+    return text + _by_operations(entries) + ("\n\nWhat failed:\n\n" + "\n".join(failed) if failed else "")
+
+
+def _by_operations(entries: list[Entry]) -> str:
+    theirs: float = PUBLISHED["prediction"]["gflops_float32"]["rate"]
+    return possible_work(
+        "MFLOP per atom, in float32",
+        [
+            Work(one.what, one.here, entry["matrix_product_gflops_float32"], one.paper, theirs)
+            for entry in entries
+            if "matrix_product_gflops_float32" in entry
+            for one in compared([entry])
+        ],
+        1e-3,
+    )
+
+
+def draw(entries: list[Entry]) -> Any:
+    rows = _rows(entries)
+    programs = [name for name in rows if any("failed" not in entry for entry in rows[name].values())]
+    names = [name for name in SYSTEMS if any(name in rows[program] for program in programs)]
+    figure, (axis,) = panels(1, width=7.0, height=3.4)
+    paper = [f"paper, RTX 3080, {n}" for n in ("16384", "32768")]
+    colours = [BLUE, SKY, GREEN, RED, PURPLE, "#8C6D31", "black"]
+    width = 0.85 / (len(programs) + 2)
+    series = [(name, {k: e["us_per_atom"] for k, e in rows[name].items() if "failed" not in e}) for name in programs]
+    series += [(name, {k: v[name[-5:]] for k, v in PAPER.items()}) for name in paper]
+    for number, (name, values) in enumerate(series):
+        at = [n for n, one in enumerate(names) if one in values]
+        published = name in paper
+        colour = (ORANGE if name.endswith("16384") else GREY) if published else colours[number % len(colours)]
+        aside = (number - (len(series) - 1) / 2) * width
+        bars = [values[names[n]] for n in at]
+        style = {"color": colour, "alpha": 0.6 if published else 1}
+        axis.bar([n + aside for n in at], bars, width * 0.92, label=name, **style)
+        for n, one in enumerate(names):
+            if "failed" in rows.get(name, {}).get(one, {}):
+                axis.annotate("failed", (n + aside, 0.01), xycoords=("data", "axes fraction"), rotation=90, fontsize=6,
+                              ha="center", va="bottom", color=colour)  # fmt: skip
+    log_axis(axis.yaxis)
+    axis.set_xticks(range(len(names)), [name.replace("1000 ", "1000\n") for name in names])
+    axis.grid(axis="x", visible=False)
+    axis.tick_params(axis="x", length=0)
+    axis.set_ylabel("energies and forces / µs per atom")
+    legend_above(figure, axis, 4)
+    return figure
+
+
+def headline(entries: list[Entry]) -> list[Headline]:
+    wanted = {"n_features": 16384, "program": OURS}
+    there = {entry[CELL]["system"]: entry for (n, program), members in grouped(entries, *wanted).items()
+             for entry in members if (n, program) == tuple(wanted.values())}  # fmt: skip
+    names = [name for name in ("1000 aspirin", "MOF", "water") if name in there]
+    if not names:
+        return []
+    here = ", ".join(f"{name} {there[name]['us_per_atom']:.1f}" for name in names)
+    paper = ", ".join(f"{PAPER[name]['16384']:g}" for name in names)
+    what = "energies and forces, 16384 features, two cores of this machine: µs per atom"
+    return [Headline(what, here, f"the paper on an RTX 3080: {paper}", timing=True)]
+
+
+def compared(entries: list[Entry]) -> list[Comparison]:
+    return [
+        Comparison(f"{entry[CELL]['system']}, {n} features", entry["us_per_atom"], PAPER[entry[CELL]["system"]][str(n)])
+        for (program, n), members in grouped(entries, "program", "n_features").items()
+        if program == OURS
+        for entry in members
+        if str(n) in PAPER.get(entry[CELL]["system"], {})
+    ]
+
+
+PREDICTION_TIMES = Benchmark(
+    "prediction_times",
+    "Time of a prediction: energies and forces",
+    "Two threads. Weights are random where time does not depend on them. A peer that needs long is given fewer of the "
+    "thousand frames; MACE and TorchANI are networks of the usual size with random weights; sGDML and GAP (quippy) "
+    f"have learnt {TRAINED} structures: sGDML's time grows with their number, GAP's with its 1000 sparse points.",
+    cells, measure, tables, draw, headline,
+    compared=compared,
+    why="Two CPU cores here, an RTX 3080 there, which can do over a hundred times as many operations in float32: "
+    "a table of that section tells how many each had time for.",
+    needs=NEEDS, timing=True,
+)  # fmt: skip

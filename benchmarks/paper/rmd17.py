@@ -1,0 +1,168 @@
+"""rMD17: eight molecules, 1000 training structures, beside what others published."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..harness.benchmark import Benchmark, Cell, Comparison, Entry, Headline, Options
+from ..harness.drawing import BLUE, GREY, ORANGE, SKY, legend_above, log_axis, panels, title
+from ..harness.entries import grouped, mean
+from ..harness.models import (
+    AUTO,
+    ENERGY,
+    FORCE,
+    RMD17_MOLECULES,
+    errors,
+    fitted,
+    load,
+    recipe_for,
+    recipe_words,
+    rmd17_files,
+)
+from ..harness.places import PUBLISHED
+from ..harness.tables import table
+
+SIZES = ((16384, "01"), (16384, "02"), (32768, "01"), (131072, "01"))
+MODELS: dict[str, dict[str, list[float]]] = PUBLISHED["rmd17"]["models"]
+PAPER = "paper, SORF-32768"
+ASIDE = 0.14  # of a line, by which ours stand above it and published ones below, so that none hides another
+GREY_MARKS = dict(zip(MODELS, ("X", "D", "^", "s", "v", "<", ">"), strict=True))
+
+
+def cells(options: Options) -> list[Cell]:
+    if options.quick:
+        return [
+            {"molecule": m, "n_features": 256, "split": "01", "recipe": options.recipe} for m in RMD17_MOLECULES[1:3]
+        ]
+    return [
+        {"molecule": molecule, "n_features": n, "split": split, "recipe": options.recipe}
+        for n, split in SIZES
+        for molecule in RMD17_MOLECULES
+    ]
+
+
+def measure(cell: Cell, options: Options) -> dict[str, Any]:
+    name, split = f"rmd17_{cell['molecule']}", cell["split"]
+    if options.quick:  # the test set is not looked at
+        train, test = load(f"{name}:train_{split}").split((30, 20), seed=0)
+    else:
+        train, test = load(f"{name}:train_{split}"), load(f"{name}:test_{split}")
+    potential, about = fitted(train, recipe_for(cell["recipe"], cell["n_features"]))
+    return {**errors(potential, test), **about}
+
+
+def _ours(entries: list[Entry]) -> dict[tuple[int, str], dict[str, list[Entry]]]:
+    """Entries by (features, recipe), then by molecule; one for each split."""
+    return {
+        group: {molecule: there for (molecule,), there in grouped(members, "molecule").items()}
+        for group, members in grouped(entries, "n_features", "recipe").items()
+    }
+
+
+def tables(entries: list[Entry]) -> str:
+    ours = _ours(entries)
+    head = ["energy meV / force meV/Å", *(f"here, {n}{recipe_words(recipe)}" for n, recipe in ours), *MODELS]
+    return table(head, _rows(ours)) + "\n\n" + _verdict(ours)
+
+
+def comparison(entries: list[Entry]) -> str:
+    """The table for the README."""
+    ours = _ours(entries)
+    here = (f"**here, {n} features{recipe_words(recipe)}**" for n, recipe in ours)
+    return table(["molecule", *here, *MODELS], _rows(ours), aligned=False)
+
+
+def _rows(ours: dict[tuple[int, str], dict[str, list[Entry]]]) -> list[list[str]]:
+    """Energy and force errors of each molecule: ours, means over splits, and published ones."""
+    rows = []
+    for molecule in RMD17_MOLECULES:
+        row = [molecule]
+        for there in ours.values():
+            found = there.get(molecule)
+            row.append(f"**{mean(found, ENERGY):.2f} / {mean(found, FORCE):.1f}**" if found else "–")
+        for model in MODELS.values():
+            row.append("{:g} / {:g}".format(*model[molecule]) if molecule in model else "–")
+        rows.append(row)
+    return rows
+
+
+def _verdict(ours: dict[tuple[int, str], dict[str, list[Entry]]]) -> str:
+    """Number of the paper's figures that are reached, in words."""
+    lines = []
+    for (n, recipe), there in ours.items():
+        pairs = [(there[m], MODELS[PAPER][m]) for m in MODELS[PAPER] if m in there]
+        energies = sum(mean(found, ENERGY) <= paper[0] for found, paper in pairs)
+        forces = sum(mean(found, FORCE) <= paper[1] for found, paper in pairs)
+        splits = max(len(found) for found in there.values())
+        what = f"{n} features{recipe_words(recipe)}" + (f", mean of {splits} splits" if splits > 1 else "")
+        lines.append(
+            f"* {what}: at or below the paper's SORF-32768 in {energies} of {len(pairs)} energies and {forces} of "
+            f"{len(pairs)} forces."
+        )
+    return "\n".join(lines)
+
+
+def draw(entries: list[Entry]) -> Any:
+    ours = _ours(entries)
+    figure, axes = panels(2, height=3.5, sharey=True)
+    for column, axis in enumerate(axes):
+        for number, (name, model) in enumerate(MODELS.items()):
+            at = [(values[column], RMD17_MOLECULES.index(molecule) + ASIDE) for molecule, values in model.items()]
+            strong = name == PAPER
+            axis.scatter(*zip(*at, strict=True), marker=GREY_MARKS[name], s=26 if strong else 15, label=name,
+                         color=ORANGE if strong else GREY, alpha=1 if strong else 0.55, linewidths=0,
+                         zorder=3 if strong else 2 - number / 10)  # fmt: skip
+        for colour, ((n, recipe), there) in zip((SKY, BLUE, "#003F66", "black"), ours.items(), strict=False):
+            at = [
+                (mean(found, (ENERGY, FORCE)[column]), RMD17_MOLECULES.index(molecule) - ASIDE)
+                for molecule, found in there.items()
+            ]
+            axis.scatter(*zip(*at, strict=True), marker="o", s=34, color=colour, zorder=4, linewidths=0.6,
+                         edgecolors="white", label=f"this work, {n}{recipe_words(recipe)}")  # fmt: skip
+        log_axis(axis.xaxis)
+        axis.set_xlabel(("MAE of the energy / meV", "MAE of the forces / meV Å$^{-1}$")[column])
+        title(axis, ("Energies", "Forces")[column], "ab"[column])
+    axes[0].set_yticks(range(len(RMD17_MOLECULES)), [m.replace("salicylic", "salicylic acid") for m in RMD17_MOLECULES])
+    axes[0].invert_yaxis()
+    legend_above(figure, axes, 5)
+    return figure
+
+
+def headline(entries: list[Entry]) -> list[Headline]:
+    rows = []
+    for (n, recipe), there in _ours(entries).items():
+        pairs = [(found, MODELS[PAPER][m]) for m, found in there.items() if m in MODELS[PAPER]]
+        if len(pairs) < len(MODELS[PAPER]):
+            continue
+        ratio = [sum(mean(found, name) / paper[c] for found, paper in pairs) / len(pairs)
+                 for c, name in enumerate((ENERGY, FORCE))]  # fmt: skip
+        rows.append(
+            Headline(
+                f"rMD17, {len(pairs)} molecules, {n} features{recipe_words(recipe)}: MAE, mean ratio to the paper's",
+                f"{ratio[0]:.2f} (energies), {ratio[1]:.2f} (forces)",
+                "the paper's SORF-32768 is 1",
+                first=True,
+            )
+        )
+    return rows
+
+
+def compared(entries: list[Entry]) -> list[Comparison]:
+    return [
+        Comparison(f"{molecule}, {what}", mean(found, name), MODELS[PAPER][molecule][column])
+        for (n, recipe), there in _ours(entries).items()
+        if PAPER.endswith(f"-{n}") and recipe == AUTO
+        for molecule, found in there.items()
+        if molecule in MODELS[PAPER]
+        for column, (what, name) in enumerate((("energy", ENERGY), ("force", FORCE)))
+    ]
+
+
+RMD17 = Benchmark(
+    "rmd17",
+    "rMD17: mean absolute errors, 1000 training structures",
+    "Official splits of 1000 training and 1000 test structures. Two splits with 16384 features are averaged.",
+    cells, measure, tables, draw, headline, AUTO,
+    compared=compared,
+    needs=rmd17_files(*RMD17_MOLECULES),
+)  # fmt: skip

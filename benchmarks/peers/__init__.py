@@ -1,0 +1,1 @@
+"""Rival programs: one script each, and the environments in which they run."""

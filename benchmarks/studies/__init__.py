@@ -1,0 +1,23 @@
+"""Studies of accuracy beyond the paper: data sets, recipes, solvers, precision."""
+
+from __future__ import annotations
+
+from .ablation import ABLATION
+from .accuracy import ACCURACY
+from .choice import CHOICE
+from .distributed import DISTRIBUTED
+from .exact import EXACT
+from .feature_maps import FEATURE_MAPS
+from .gram_precision import GRAM_PRECISION
+from .iterative import ITERATIVE
+from .monte_carlo import MONTE_CARLO
+from .monte_carlo_errors import MONTE_CARLO_ERRORS
+from .out_of_core import OUT_OF_CORE
+from .precision import PRECISION
+from .ranks import RANKS
+from .ridges import RIDGES
+
+BENCHMARKS = (
+    ABLATION, ACCURACY, CHOICE, DISTRIBUTED, EXACT, FEATURE_MAPS, GRAM_PRECISION, ITERATIVE, MONTE_CARLO,
+    MONTE_CARLO_ERRORS, OUT_OF_CORE, PRECISION, RANKS, RIDGES,
+)  # fmt: skip

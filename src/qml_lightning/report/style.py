@@ -1,0 +1,86 @@
+"""The look that all figures share, and the files they are written to."""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ..errors import InputError
+from ..machine.files import check_output, write_atomically
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+FORMATS = (".png", ".pdf", ".svg")
+GREY = "#555555"
+# Colours of successive lines, dark enough for print.
+COLOURS = ("#2454a6", "#c8322b", "#3a923a", "#8a4fa3", "#b8860b", "#1b8a8f")
+STYLE: Any = {
+    "font.family": "sans-serif",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.8,
+    "legend.frameon": False,
+    "savefig.dpi": 200,
+}
+
+
+def check_figure(
+    path: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    name: str = "A figure",
+    formats: Sequence[str] = FORMATS,
+) -> Path:
+    """The path, or an InputError if the figure cannot be written there. Called before the work begins.
+
+    `name` begins the sentence of the error.
+    """
+    if Path(path).suffix.lower() not in formats:
+        raise InputError(f"{name} is written as {' or '.join(formats)}, got {path}.")
+    try:
+        import matplotlib  # noqa: F401
+    except ImportError as problem:
+        raise InputError(
+            f'{name} needs matplotlib, which is not installed. Install it: pip install "qml-lightning[plot]"'
+        ) from problem
+    return check_output(path, overwrite)
+
+
+def write_figure(path: str | os.PathLike[str], draw: Callable[[], Figure], *, overwrite: bool = False) -> None:
+    """Write the figure that `draw` returns as .png, .pdf or .svg."""
+    path = check_figure(path, overwrite=overwrite)
+    write_atomically(path, image(draw(), path.suffix[1:].lower()), overwrite=overwrite)
+
+
+def image(figure: Figure, format: str) -> bytes:
+    """The bytes of an image file."""
+    import matplotlib as mpl
+
+    buffer = io.BytesIO()
+    with mpl.rc_context(STYLE):
+        figure.savefig(buffer, format=format)
+    return buffer.getvalue()
+
+
+def headline(figure: Figure, text: str) -> None:
+    """Title of a figure with several panels, on the left."""
+    figure.suptitle(text, fontsize=9, x=0.01, ha="left", fontweight="bold")
+
+
+def ticks_at(axes: Axes, places: Sequence[float], label: Callable[[float], str], steps: Sequence[float]) -> None:
+    """Labels at `places` on the horizontal axis; on the vertical one, which is logarithmic, `steps` in each decade."""
+    from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
+
+    axes.xaxis.set_major_locator(FixedLocator(list(places)))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: label(value)))
+    axes.yaxis.set_major_locator(LogLocator(subs=steps, numticks=30))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_minor_locator(NullLocator())
+    axes.grid(True, which="major", color=GREY, alpha=0.15, linewidth=0.6)
