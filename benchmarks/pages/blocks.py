@@ -7,7 +7,6 @@ from pathlib import Path
 
 from ..harness.benchmark import Benchmark, entries
 from ..harness.places import ROOT
-from ..paper import rmd17
 from ..studies import ablation, distributed, gram_precision, monte_carlo_errors
 from . import headlines
 
@@ -22,7 +21,6 @@ def tables_of(benchmark: Benchmark) -> Block:
 BLOCKS: dict[str, Block] = {
     "first": headlines.first_screen,
     "results": headlines.others,
-    "comparison": lambda page: rmd17.comparison(entries(rmd17.RMD17.name)),
     "ablation": tables_of(ablation.ABLATION),
     "monte_carlo": tables_of(monte_carlo_errors.MONTE_CARLO_ERRORS),
     "gram_precision": tables_of(gram_precision.GRAM_PRECISION),

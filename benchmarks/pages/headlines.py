@@ -1,4 +1,4 @@
-"""Tables of headlines for the README: one row for each, with the machine behind them."""
+"""Tables of headlines for the README and docs/accuracy.md: one row for each, with the machine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from ..rooms import BENCHMARKS
 from .links import link
 
 OTHERS = (
-    "Figures of others are as published, on other machines; kernelforge, OQML and GPR, where they stand beside a time "
-    "of ours, ran on this one."
+    "Figures of other methods are as published, on other machines. Only the times of kernelforge, OQML and GPR were "
+    "measured on the same machine as ours."
 )
 
 
@@ -40,7 +40,7 @@ def _table(page: Path, wanted: Callable[[Headline], bool]) -> str:
     where = "; ".join(
         machine if len(machines) == 1 else f"{machine} ({', '.join(names)})" for machine, names in machines.items()
     )
-    head = ["", "here", "beside it", "from"]
+    head = ["", "this package", "for comparison", "result file"]
     return f"{table(head, rows, aligned=False)}\n\nMeasured on {where or 'nothing'}. {OTHERS}"
 
 

@@ -53,7 +53,7 @@ def tables(entries: list[Entry]) -> str:
 
 
 def headline(entries: list[Entry]) -> list[Headline]:
-    """The row of the README, with the differences: precision, batch and dimension."""
+    """One row, with the differences: precision, batch and dimension."""
     times = _times(entries)
     if times.keys() != AT_ONCE.keys():
         return []
@@ -63,7 +63,6 @@ def headline(entries: list[Entry]) -> list[Headline]:
             f"{times[OURS]:.1f} µs per atom (float32, {AT_ONCE[OURS]} at once, projected to rank 128)",
             f"kernelforge {times[THEIRS]:.0f} µs per atom (float64, {AT_ONCE[THEIRS]} at once, no projection)",
             timing=True,
-            first=True,
         )
     ]
 
