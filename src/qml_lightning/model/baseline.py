@@ -1,4 +1,4 @@
-"""Atomic reference energies: what is subtracted before learning and added after."""
+"""Reference energies of the elements: subtracted before learning, added to predictions."""
 
 from __future__ import annotations
 
@@ -15,54 +15,54 @@ from ..errors import InputError
 
 @dataclass(frozen=True)
 class Baseline:
-    """An energy in eV for each element."""
+    """Reference energy of each element."""
 
     elements: tuple[int, ...]
-    energies: Tensor  # (elements,) float64
+    energies: Tensor  # (elements,) float64, eV
 
     def per_atom(self, structures: Structures) -> Tensor:
-        """(atoms,)"""
+        """Reference energy of each atom, (atoms,)."""
         return self.energies[element_indices(structures.numbers, self.elements)]
 
     def total(self, structures: Structures) -> Tensor:
-        """(structures,)"""
+        """Sum of the reference energies in each structure, (structures,)."""
         return self.composition(structures, self.elements) @ self.energies
 
     @staticmethod
     def composition(structures: Structures, elements: tuple[int, ...]) -> Tensor:
-        """Atoms of each element in each structure, (structures, elements)."""
+        """Number of atoms of each element in each structure, (structures, elements)."""
         element = element_indices(structures.numbers, elements)
         key = structures.structure_of_atom * len(elements) + element
         return torch.bincount(key, minlength=len(structures) * len(elements)).view(-1, len(elements)).double()
 
 
 def fit_baseline(structures: Structures, energies: Tensor | None, elements: tuple[int, ...]) -> Baseline:
-    """Least squares of the energies per atom over the composition; of smallest norm where compositions do not tell.
+    """Reference energies by least squares of the energies per atom; of smallest norm if they are not determined.
 
-    For a single molecule only the total is determined: it is shared out over the atoms. Without energies: zero.
+    Structures of one composition determine only the sum, which is shared by the atoms. Without energies: zero.
     """
     if energies is None or not bool(energies.isfinite().any()):
         return Baseline(elements, torch.zeros(len(elements), dtype=torch.float64))
     known = energies.isfinite()
     counts = Baseline.composition(structures, elements)[known]
     atoms = counts.sum(1, keepdim=True)
-    # per atom: large structures do not outvote small ones
+    # per atom: large structures count no more than small ones
     solution = torch.linalg.lstsq(counts / atoms, energies[known][:, None] / atoms, rcond=1e-8, driver="gelsd").solution
     return Baseline(elements, solution[:, 0])
 
 
 @dataclass(frozen=True)
 class References:
-    """What least-squares reference energies need, as sums over structures: they add, and are refitted late.
+    """Sums over structures from which least-squares reference energies follow. The sums of two data sets add.
 
-    Energies are counted from an origin near the answer, so that the sums lose no digits to the energies of the atoms.
+    Energies are counted from an origin near the result: total energies are large, and the sums would lose digits.
     """
 
     origin: Baseline
-    sums: Tensor  # (1 + elements, 1 + elements) Σ xᵀx of x = [energy past the origin, atoms of each element] / atoms
+    sums: Tensor  # (1 + elements, 1 + elements) Σ xᵀx, x = [energy − origin, atoms of each element] / atoms
 
     def with_structures(self, structures: Structures, energies: Tensor | None, sign: float = 1.0) -> References:
-        """Those of these structures added (sign −1: taken out)."""
+        """Sums with these structures added; with `sign` −1, removed."""
         if energies is None:
             return self
         counts = Baseline.composition(structures, self.origin.elements)
@@ -71,35 +71,34 @@ class References:
         return References(self.origin, self.sums + sign * (x.T @ x))
 
     def counted_from(self, origin: Baseline) -> References:
-        """The same from another origin."""
+        """Sums for energies counted from another origin."""
         mixture = self.mixture(origin)
         return References(origin, mixture.T @ self.sums @ mixture)
 
     def mixture(self, origin: Baseline) -> Tensor:
-        """What turns [energy past this origin, atoms] into [energy past another one, atoms] when multiplied from the
-        right, (1 + elements, 1 + elements)."""
+        """Matrix m, (1 + elements, 1 + elements), that moves the origin: [energy − origin, atoms] @ m."""
         out = torch.eye(len(self.sums), dtype=torch.float64)
         out[1:, 0] = self.origin.energies - origin.energies
         return out
 
     def least_squares(self) -> Baseline:
-        """As `fit_baseline` of all the structures."""
+        """Reference energies as `fit_baseline` finds them from all the structures."""
         values, vectors = torch.linalg.eigh(self.sums[1:, 1:])
-        told = values > 1e-12 * float(values[-1])  # squares: these are 1e-6 of the largest singular value
-        values, vectors = values[told], vectors[:, told]
+        known = values > 1e-12 * float(values[-1])  # eigenvalues are squares: 1e-6 of the largest singular value
+        values, vectors = values[known], vectors[:, known]
         past = vectors @ ((vectors.T @ self.sums[1:, 0]) / values)
-        # of the origin, only what compositions tell: the rest is zero, for the smallest norm
+        # the part of the origin that the compositions do not determine is left out, for the smallest norm
         return Baseline(self.origin.elements, vectors @ (vectors.T @ self.origin.energies) + past)
 
 
 def references_from(origin: Baseline) -> References:
-    """The sums of no structure."""
+    """Sums without any structure."""
     n = 1 + len(origin.elements)
     return References(origin, torch.zeros(n, n, dtype=torch.float64))
 
 
 def given_baseline(energies: Mapping[int, float], elements: tuple[int, ...]) -> Baseline:
-    """Reference energies in eV by atomic number, as given."""
+    """Baseline from given reference energies, in eV by atomic number; an InputError if one is missing."""
     missing = [z for z in elements if z not in energies]
     if missing:
         raise InputError(f"Reference energies are missing for the atomic numbers {missing}. Give one for each element.")

@@ -1,4 +1,4 @@
-"""Random features: RFF, ORF and SORF differ in how the linear map is drawn, and share all the rest."""
+"""Random features. RFF, ORF and SORF draw their linear map in different ways and share all the rest."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ Method = Literal["sorf", "rff", "orf"]
 
 @dataclass(frozen=True)
 class FeatureSettings:
-    """How the features of every element are drawn."""
+    """Kind, number and width of the random features. They are drawn for each element."""
 
     method: Method = "sorf"
     n_features: int = 8192
     sigma: float = 8.0  # width of the Gaussian kernel that the features approximate
-    n_transforms: int = 2  # Hadamard transforms of SORF; with one, PCA's concentrated inputs give gross errors
+    n_transforms: int = 2  # Hadamard transforms of SORF; one is not enough: inputs from PCA have few large components
     chi_scaled: bool = False  # SORF: rows as long as those of a Gaussian matrix, instead of all √d/σ
-    paired: bool = False  # cos and sin of the same frequency, instead of cos with a random phase
-    blocks: bool = False  # every element its own weights, instead of one shared vector
+    paired: bool = False  # cosine and sine of the same frequency, instead of a cosine with a random phase
+    blocks: bool = False  # each element has weights of its own, instead of one vector for all
 
     def weights_of_each(self, n_elements: int) -> int:
-        """How many weights a feature has."""
+        """Number of weights of one feature."""
         return n_elements if self.blocks else 1
 
     def n_weights(self, n_elements: int) -> int:
@@ -66,7 +66,7 @@ class FeatureSettings:
 
 @dataclass(frozen=True)
 class _Linear:
-    """The linear part of one element's map."""
+    """Linear part of the feature map of one element: a matrix, or signs and row scales of fast transforms."""
 
     signs: Tensor | None = None
     row_scale: Tensor | None = None
@@ -74,17 +74,17 @@ class _Linear:
 
 
 def _chi(rank: int, n: int, random: np.random.Generator) -> np.ndarray:
-    """Lengths of n Gaussian vectors of dimension `rank`."""
+    """Lengths of `n` Gaussian vectors of dimension `rank`."""
     return np.sqrt(random.chisquare(rank, n))
 
 
 def _gaussian(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> _Linear:
-    """Rows ~ N(0, 1/σ²)."""
+    """RFF: a matrix with entries ~ N(0, 1/σ²)."""
     return _Linear(matrix=torch.from_numpy(random.standard_normal((n, rank)) / settings.sigma))
 
 
 def _orthogonal(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> _Linear:
-    """S Q / σ: blocks of orthogonal rows, as long as those of a Gaussian matrix."""
+    """ORF: S Q / σ, blocks of orthogonal rows Q with the lengths S of Gaussian vectors."""
     blocks = []
     for _ in range(math.ceil(n / rank)):
         q, r = np.linalg.qr(random.standard_normal((rank, rank)))
@@ -94,10 +94,10 @@ def _orthogonal(settings: FeatureSettings, rank: int, n: int, random: np.random.
 
 
 def _structured(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> _Linear:
-    """(√d/σ) H D_n … H D_1 with orthonormal H, stacked n/d times; √d becomes χ_d when scaled."""
+    """SORF: blocks (√d/σ) H D_t … H D_1 of d rows, with orthonormal H and random signs D; `chi_scaled`: χ_d for √d."""
     signs = random.integers(0, 2, (n // rank, settings.n_transforms, rank)) * 2.0 - 1.0
     length = _chi(rank, n, random) if settings.chi_scaled else np.full(n, math.sqrt(rank))
-    # the kernels' H has entries ±1: each transform carries 1/√d
+    # H has entries ±1 in the kernels, hence 1/√d for each transform
     scale = length / settings.sigma / rank ** (settings.n_transforms / 2)
     return _Linear(signs=torch.from_numpy(signs), row_scale=torch.from_numpy(scale))
 
@@ -112,7 +112,7 @@ LINEAR_MAPS: dict[str, Callable[[FeatureSettings, int, int, np.random.Generator]
 def draw_maps(
     settings: FeatureSettings, n_elements: int, rank: int, random: np.random.Generator
 ) -> tuple[FeatureMap, ...]:
-    """One feature map for each element, in float64 on the CPU."""
+    """Feature maps drawn at random, one for each element, in float64 on the CPU."""
     settings.check(rank)
     n = settings.n_features // (1 + settings.paired)
     maps = []
@@ -126,6 +126,6 @@ def draw_maps(
 
 
 def columns_of(maps: Sequence[FeatureMap], element: int, blocks: bool) -> slice:
-    """Which entries of the weight vector belong to `element`: all of them when weights are shared."""
+    """Weights that belong to `element`: a block of its own, or all of them if they are shared."""
     n = maps[0].n_features
     return slice(element * n, (element + 1) * n) if blocks else slice(0, n)

@@ -32,7 +32,7 @@ class Error:
 
 @dataclass(frozen=True)
 class Metrics:
-    """Errors in eV, eV/Å and eV/Å³; None where there are no labels."""
+    """Errors of predictions in eV, eV/Å and eV/Å³; None if there are no such labels."""
 
     structures: int
     atoms: int
@@ -43,7 +43,7 @@ class Metrics:
     forces_by_element: dict[int, Error]  # by atomic number
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, in eV and Å; None where there are no labels."""
+        """Plain values for JSON, in eV and Å."""
         plain = {name: _plain(getattr(self, name)) for name in UNITS}
         by_element = {str(number): _plain(error) for number, error in self.forces_by_element.items()}
         return {"structures": self.structures, "atoms": self.atoms, **plain, "forces_by_element": by_element}
@@ -56,7 +56,7 @@ def _plain(error: Error | None) -> dict[str, float] | None:
 def evaluate(potential: Model | Predictor, data: Dataset) -> Metrics:
     """Errors of `potential` on the labels of `data`."""
     if not data.labels.kinds:
-        raise InputError("These structures have no energies, forces or stress to compare with.")
+        raise InputError("These structures have no energies, forces or stress to compare with. Use labelled ones.")
     prediction = potential.predict(
         data.structures, forces=data.labels.forces is not None, stress=data.labels.stress is not None
     )

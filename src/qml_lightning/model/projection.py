@@ -1,4 +1,4 @@
-"""Principal axes of the environments of each element."""
+"""Projection of environments onto the principal axes of their element."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Projection:
-    """ρ = matrices[element]ᵀ · representation: the leading axes of an uncentred SVD, one set for each element."""
+    """Principal axes of each element, from an SVD without centring: ρ = matrices[element]ᵀ · representation."""
 
-    matrices: Tensor  # (elements, size, rank) float64; columns past the rank of the sample are zero
-    explained: Tensor  # (elements,) part of the sample's squared norm that the axes keep
+    matrices: Tensor  # (elements, size, rank) float64; columns beyond the rank of the sample are zero
+    explained: Tensor  # (elements,) part of the squared norm of the sample that the axes keep
 
     @property
     def rank(self) -> int:
@@ -23,26 +23,26 @@ class Projection:
 
 @dataclass(frozen=True)
 class Directions:
-    """Right singular vectors of the sample of one element, with their singular values, the largest first."""
+    """Right singular vectors of the sample of one element, and their singular values, largest first."""
 
     values: Tensor  # (directions,)
     vectors: Tensor  # (directions, size)
 
     def lost(self, rank: int) -> float:
-        """Part of the sample's squared norm that is beyond the first `rank` directions."""
+        """Part of the squared norm of the sample that the first `rank` directions lose."""
         squares = self.values.square()
         return float(squares[rank:].sum() / squares.sum()) if len(squares) else 0.0
 
 
 def directions(samples: Sequence[Tensor]) -> list[Directions]:
-    """Of the sample (environments, size) of each element."""
+    """Directions of each element, from its sample (environments, size)."""
     return [Directions(*torch.linalg.svd(sample.double(), full_matrices=False)[1:]) for sample in samples]
 
 
 def principal_axes(found: Sequence[Directions], rank: int) -> Projection:
-    """Projection onto the first `rank` directions of each element.
+    """Projection onto the first `rank` directions of each element; zeros if the sample spans fewer.
 
-    Where the sample spans fewer (one-element systems, few structures) the rest is zero padding.
+    Samples of few structures, or of systems with one element, span few directions.
     """
     size = found[0].vectors.shape[1]
     matrices = torch.zeros(len(found), size, rank, dtype=torch.float64, device=found[0].vectors.device)
@@ -50,7 +50,7 @@ def principal_axes(found: Sequence[Directions], rank: int) -> Projection:
     for element, one in enumerate(found):
         if len(one.values) == 0:
             continue
-        # directions at rounding level are noise, not axes: the same bits would not come back from another LAPACK
+        # directions at the level of rounding are noise: another LAPACK would give other ones
         kept = min(rank, int((one.values > one.values[0] * 1e-12).sum()))
         axes = one.vectors[:kept]
         sign = torch.sign(axes.gather(1, axes.abs().argmax(1, keepdim=True)))
@@ -60,12 +60,12 @@ def principal_axes(found: Sequence[Directions], rank: int) -> Projection:
 
 
 def project(matrices: Tensor, representation: Tensor, element: Tensor) -> Tensor:
-    """Each environment on the axes of its own element: (atoms, size) → (atoms, rank)."""
+    """Environments projected onto the axes of their element: (atoms, size) → (atoms, rank)."""
     return _by_element(matrices, representation, element)
 
 
 def lift(matrices: Tensor, cotangent: Tensor, element: Tensor) -> Tensor:
-    """The transpose of `project`: (atoms, rank) → (atoms, size)."""
+    """Transpose of `project`, for gradients: (atoms, rank) → (atoms, size)."""
     return _by_element(matrices.transpose(1, 2), cotangent, element)
 
 
