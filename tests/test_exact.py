@@ -471,10 +471,10 @@ def test_the_command_line_trains_evaluates_predicts_and_tells(method, tmp_path, 
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (["--method", "gpr", "--features", "512"], "--features means nothing with --method gpr"),
-        (["--method", "oqml", "--ridge", "1e-8"], "--ridge means nothing with --method oqml"),
+        (["--method", "gpr", "--features", "512"], "--method gpr does not use --features"),
+        (["--method", "oqml", "--ridge", "1e-8"], "--method oqml does not use --ridge"),
         (["--method", "gpr", "--precision", "float32"], "float64 only"),
-        (["--threshold", "1e-8"], "belongs to --method oqml"),
+        (["--threshold", "1e-8"], "--threshold is for --method oqml only"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
