@@ -37,8 +37,12 @@ class FeatureSettings:
         """Length of the weight vector."""
         return self.n_features * self.weights_of_each(n_elements)
 
+    def unit(self, rank: int) -> int:
+        """The number of features is a multiple of this."""
+        return (rank if self.method == "sorf" else 1) * (1 + self.paired)
+
     def check(self, rank: int) -> None:
-        """Nothing, or an InputError with the remedy."""
+        """Raise an InputError if a field is out of range or does not go with `rank`."""
         if self.method not in LINEAR_MAPS:
             raise InputError(f"Unknown feature map {self.method!r}. Known are {', '.join(LINEAR_MAPS)}.")
         if not self.sigma > 0:
@@ -51,8 +55,7 @@ class FeatureSettings:
         power = 2 ** math.ceil(math.log2(max(rank, 2)))
         if rank != power:
             raise InputError(f'SORF needs a power-of-two rank, got {rank}. Use rank={power}, or method="rff".')
-        unit = rank * (1 + self.paired)
-        if self.n_features % unit:
+        if self.n_features % (unit := self.unit(rank)):
             near = max(unit, round(self.n_features / unit) * unit)
             raise InputError(
                 f"SORF with rank {rank} needs a multiple of {unit} features, got {self.n_features}. Use {near}."

@@ -6,12 +6,14 @@ Operations are multiply-adds of a matrix product, or other work that takes as lo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
 from ..atoms.neighbours import pairs_within
 from ..linear.krylov import WINDOW
 from ..linear.normal_equations import BUFFER_BYTES
+from ..machine.memory import Memory
 from ..model.recipe import Recipe
 from .problem import VOIGT, Problem
 from .rows import BATCH_NUMBERS
@@ -21,6 +23,9 @@ BYTES_IN_FLIGHT = 24
 # Steps of an iteration, as planned, and operations of a step for each feature of an atom: sine and cosine, transforms
 # there and back, in a product and a transposed one.
 STEPS, STEP_OPERATIONS = 100, 180.0
+# Operations to write one number of a row, for each environment or tangent that adds to it; features for which that
+# takes as long as the representation; and how much slower a factorisation runs than a matrix product.
+ROW_OPERATIONS, REPRESENTATION_FEATURES, FACTORISATION_SLOWER = 100.0, 2000.0, 3.0
 # Structures that tell how many pairs there are.
 SAMPLED = 10
 
@@ -73,9 +78,9 @@ def _small_weights(problem: Problem, recipe: Recipe) -> int:
     return n_small * recipe.features.weights_of_each(len(problem.elements))
 
 
-def atoms_of_a_structure(problem: Problem) -> float:
-    """Mean number of atoms, of the first structures."""
-    return float(problem.structures.counts[:SAMPLED].double().mean())
+def batch_limit(n_weights: int, problem: Problem, memory: Memory) -> int | None:
+    """Numbers of a batch of rows if memory is limited; None: as many as run fastest."""
+    return None if memory.limit is None else batch_numbers(n_weights, problem, memory.left)
 
 
 def pairs_of_a_structure(problem: Problem, recipe: Recipe) -> float:
@@ -88,3 +93,46 @@ def batch_numbers(n_weights: int, problem: Problem, free: int) -> int:
     """Numbers of a batch of rows that fit in an eighth of `free` bytes, but enough for the largest structure."""
     largest = 3 * int(problem.structures.counts.max()) + 7  # its rows: forces, energy, virial
     return min(BATCH_NUMBERS, max(free // 8 // BYTES_IN_FLIGHT, largest * n_weights))
+
+
+@dataclass(frozen=True)
+class MeanStructure:
+    """Mean of the structures of a problem: operations of fits of any size follow from it."""
+
+    rows: float  # labels
+    atoms: float
+    pairs: float  # ordered pairs within the cutoff
+    vectors: float  # environments, and their tangents if derivatives are learnt
+
+    @classmethod
+    def of(cls, problem: Problem, recipe: Recipe) -> MeanStructure:
+        """The mean structure, with atoms and pairs of the first structures."""
+        pairs, atoms = pairs_of_a_structure(problem, recipe), problem.structures.counts[:SAMPLED].double().mean().item()
+        tangents = 3 * pairs if problem.targets.keys() - {"energies"} else 0
+        return cls(problem.n_rows / len(problem.structures), atoms, pairs, atoms + tangents)
+
+    @property
+    def representation_operations(self) -> float:
+        """Operations of its representation, with derivatives if they are learnt."""
+        return self.vectors * REPRESENTATION_FEATURES * ROW_OPERATIONS
+
+    @property
+    def energy_operations(self) -> float:
+        """Operations of its representation without derivatives."""
+        return (self.atoms + self.pairs / 2) * REPRESENTATION_FEATURES * ROW_OPERATIONS
+
+    def fit_operations(
+        self, structures: int, n_weights: int, held_out: int = 0, passes: int = 1, anew: int = 1, solutions: int = 1
+    ) -> float:
+        """Operations of `passes` over the rows of so many structures, and of `solutions` of their equations.
+
+        `held_out`: further structures whose rows are written, and not solved for. `anew`: passes that compute the
+        representation anew.
+        """
+        rows = self.rows * structures
+        small, large = min(rows, n_weights), max(rows, n_weights)
+        product = small**2 * large
+        written = (structures + held_out) * self.vectors * n_weights * ROW_OPERATIONS
+        represented = (structures + held_out) * self.representation_operations
+        factorised = solutions * FACTORISATION_SLOWER * small**3 / 3
+        return passes * (product + written) + anew * represented + factorised

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -44,6 +44,10 @@ class Environments:
     n_structures: int
     # "forces": 3 rows for each atom, minus the gradient; "stress": 6 rows for each structure, the virial in eV
     tangents: dict[str, Tangents]
+
+    @property
+    def tangent_bytes(self) -> int:
+        return sum(one.vector.nbytes + one.owner.nbytes + one.row.nbytes for one in self.tangents.values())
 
 
 def environments(basis: ReadyBasis, structures: Structures, kinds: Collection[str] = ()) -> Environments:
@@ -134,3 +138,31 @@ def all_environments(basis: ReadyBasis, structures: Structures, kinds: Collectio
             for kind, runs in moving.items()
         },
     )
+
+
+@dataclass
+class EnvironmentCache:
+    """Environments of batches that come again. Another width of the kernel does not change them."""
+
+    most: int  # bytes of tangents; a batch that would exceed it is not remembered
+    known: dict[tuple[object, ...], Environments] = field(default_factory=dict)
+
+    def of(self, whose: str, *settings: object) -> Environing:
+        """Function that gives the environments of the named structures, batch after batch.
+
+        `settings` are what they depend on. Environments of these structures with other settings are forgotten.
+        """
+        self.known = {key: at for key, at in self.known.items() if key[0] != whose or key[1] == settings}
+        done = 0
+
+        def cached(basis: ReadyBasis, part: Structures, kinds: Collection[str]) -> Environments:
+            nonlocal done
+            key, done = (whose, settings, done, len(part)), done + len(part)
+            if key not in self.known:
+                at = environments(basis, part, kinds)
+                if sum(one.tangent_bytes for one in self.known.values()) + at.tangent_bytes >= self.most:
+                    return at
+                self.known[key] = at
+            return self.known[key]
+
+        return cached

@@ -91,4 +91,4 @@ def _chosen(
         settled = recipe.settled_as(kept.recipe)
         return Chosen(settled, replace(kept.ridge, value=settled.ridge), kept.evidence)
     iterates = plan.solver == "iterative"
-    return compute.on_first(lambda: choose(problem, recipe, compute=compute, iterates=iterates, tell=tell)).settled()
+    return compute.on_first(lambda: choose(problem, recipe, compute=compute, iterates=iterates, tell=tell))

@@ -22,8 +22,8 @@ from ...model.potential import Potential
 from ...model.provenance import Provenance
 from ...model.recipe import Recipe
 from ..checkpoint import EquationsCheckpoint
-from ..choice.rules import FEWEST_LEFT_OUT, LEFT_OUT, MOST_LEFT_OUT
-from ..costs import batch_numbers, direct_memory
+from ..choice.rules import FEWEST_LEFT_OUT_STRUCTURES, LEFT_OUT_PART, MOST_LEFT_OUT_ROWS
+from ..costs import batch_limit, direct_memory
 from ..equations import Equations, empty, gather
 from ..equations_file import save_equations
 from ..problem import Learn, Problem
@@ -54,8 +54,7 @@ def _gathered(task: Task) -> tuple[Equations, dict[str, Any]]:
     """Equations of the whole problem, gathered from the start or from a checkpoint, and a report."""
     problem, compute, checkpoint = task.problem, task.compute, task.checkpoint
     assert checkpoint is None or isinstance(checkpoint, EquationsCheckpoint)
-    limited = compute.memory.limit is not None
-    most = batch_numbers(task.basis.n_weights, problem, compute.memory.left) if limited else None
+    most = batch_limit(task.basis.n_weights, problem, compute.memory)
     share = share_name(compute.ranks)
     kept = None if checkpoint is None else checkpoint.read(problem, task.basis, compute, share)
     if kept is None:
@@ -79,7 +78,8 @@ def left_out_groups(problem: Problem, seed: int) -> list[Tensor]:
     of_rows = problem.structure_of_rows
     n, rows = len(problem.structures), torch.bincount(of_rows, minlength=len(problem.structures))
     order = torch.from_numpy(np.random.default_rng(seed).permutation(n))
-    few = max(FEWEST_LEFT_OUT, int((rows[order].cumsum(0) <= min(LEFT_OUT * len(of_rows), MOST_LEFT_OUT)).sum()))
+    most = min(LEFT_OUT_PART * len(of_rows), MOST_LEFT_OUT_ROWS)
+    few = max(FEWEST_LEFT_OUT_STRUCTURES, int((rows[order].cumsum(0) <= most).sum()))
     return [(of_rows == s).nonzero()[:, 0] for s in order[:few].tolist() if rows[s]]
 
 
