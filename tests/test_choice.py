@@ -15,15 +15,18 @@ from qml_lightning import evaluate, fit, load, load_dataset
 from qml_lightning.atoms.structures import Labels
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError
-from qml_lightning.linear.ridge import WORTH
+from qml_lightning.linear.ridge import WORTH, Ridge
+from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.memory import Memory
 from qml_lightning.model.baseline import fit_baseline
-from qml_lightning.model.recipe import CHOOSABLE, DEFAULT, Automatic
+from qml_lightning.model.recipe import CHOOSABLE, DEFAULT, Automatic, Recipe
 from qml_lightning.model.representations.fchl19 import ENERGIES_SERIES
-from qml_lightning.training.choice import search, trials
-from qml_lightning.training.choice.budget import ENOUGH_ROWS, SHARE, planned
-from qml_lightning.training.choice.search import Choice, _believed, best_ridge, choose, power_of_features
-from qml_lightning.training.choice.trials import Judges, Size, SmallerFits, Trial
+from qml_lightning.training import environments as environments_module
+from qml_lightning.training.choice import rules, search, trials
+from qml_lightning.training.choice.budget import plan_trials
+from qml_lightning.training.choice.search import _trusted_gain, best_ridge, power_of_features
+from qml_lightning.training.choice.trials import Size, TrialData, Trials, ValidationSet
+from qml_lightning.training.chosen import Chosen
 from qml_lightning.training.problem import Problem
 from small_models import SMALL, argon, crystals, molecules, recipe
 
@@ -31,6 +34,14 @@ from small_models import SMALL, argon, crystals, molecules, recipe
 def problem_of(data, kinds=("energies", "forces", "stress")) -> Problem:
     labels = Labels(**{kind: getattr(data.labels, kind) for kind in kinds})
     return Problem(data.structures, labels, fit_baseline(data.structures, labels.energies, data.structures.elements))
+
+
+def choose(problem: Problem, automatic: Automatic, **options) -> Chosen:
+    return search.choose(problem, automatic, Compute(), **options)
+
+
+def trials_of(problem: Problem, start: Recipe, validation: ValidationSet, at_once: int | None = None) -> Trials:
+    return Trials(TrialData(problem, start.seed), validation, Compute(), at_once)
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +56,7 @@ def bad(**changes) -> Automatic:
 
 
 @pytest.fixture(scope="module")
-def chosen(ethanol) -> Choice:
+def chosen(ethanol) -> Chosen:
     return choose(problem_of(ethanol), bad())
 
 
@@ -59,52 +70,55 @@ def test_a_bad_start_is_left_for_a_recipe_that_is_better_on_other_structures(eth
 
 def test_the_errors_that_are_predicted_are_those_of_the_fit(ethanol, chosen):
     found = evaluate(fit(ethanol, chosen.recipe), load_dataset("ethanol:test@0:60"))
-    assert chosen.predicted["forces"] == pytest.approx(found.forces.mae, rel=0.35)
-    assert chosen.predicted["energies"] == pytest.approx(found.energy.mae, rel=0.6)
+    assert chosen.evidence["predicted"]["forces"] == pytest.approx(found.forces.mae, rel=0.35)
+    assert chosen.evidence["predicted"]["energies"] == pytest.approx(found.energy.mae, rel=0.6)
 
 
-def test_a_trial_is_a_fit_to_some_structures_judged_by_others(ethanol):
+def test_a_trial_is_a_fit_to_some_structures_and_its_errors_are_those_on_others(ethanol):
     problem = problem_of(ethanol)
-    fits = SmallerFits(problem, SMALL, Judges(20, 30))
-    found = fits.trial(Size(40, 256), SMALL)
-    held = [part.structures for part in fits.held]
-    order = torch.cat([fits.order[:40], fits.order.flip(0)[:50]])
-    assert len(order.unique()) == 90  # nobody judges what it learnt from
+    trials = trials_of(problem, SMALL, ValidationSet(20, 30))
+    found = trials.trial(Size(40, 256), SMALL)
+    order = trials.data.order
+    assert len(torch.cat([order[-40:], order[:50]]).unique()) == 90  # none is trained on that is held out
     references = dict(zip(problem.baseline.elements, problem.baseline.energies.tolist()))
-    learn, judge, energies = (ethanol.select(index.sort().values) for index in (
-        fits.order[:40], fits.order.flip(0)[:20], fits.order.flip(0)[:50]))  # fmt: skip
-    alike = fit(learn, SMALL, reference_energies=references, basis=fits._surface(Size(40, 256), SMALL).equations)
-    assert [len(part) for part in held] == [20, 30]
-    assert found.errors["forces"] == pytest.approx(evaluate(alike, judge).forces.mae, rel=1e-4)
+    training, held_out, energies = (
+        ethanol.select(index.sort().values) for index in (order[-40:], order[:20], order[:50])
+    )
+    basis = trials._pass(Size(40, 256), SMALL).equations.basis
+    alike = fit(training, SMALL, reference_energies=references, basis=basis)
+    assert [len(part.structures) for part in trials.held_out] == [20, 30]
+    assert found.errors["forces"] == pytest.approx(evaluate(alike, held_out).forces.mae, rel=1e-4)
     assert found.errors["energies"] == pytest.approx(evaluate(alike, energies).energy.mae, rel=1e-4)
 
 
-def test_environments_are_made_once_for_all_widths(ethanol, monkeypatch):
+def test_environments_are_computed_once_for_all_widths(ethanol, monkeypatch):
     made = []
-    whole = trials.environments
-    monkeypatch.setattr(trials, "environments", lambda *a: made.append(None) or whole(*a))
-    problem, start, judges = problem_of(ethanol), recipe(n_features=64, paired=True), Judges(10, 20)
-    fits = SmallerFits(problem, start, judges)
+    whole = environments_module.environments
+    monkeypatch.setattr(environments_module, "environments", lambda *a: made.append(None) or whole(*a))
+    problem, start, validation = problem_of(ethanol), recipe(n_features=64, paired=True), ValidationSet(10, 20)
+    trials = trials_of(problem, start, validation)
     wider = replace(start, features=replace(start.features, sigma=16.0))
-    fits.trial(Size(30, 64), start)
+    trials.trial(Size(30, 64), start)
     once = len(made)
-    again = fits.trial(Size(30, 64), wider)
-    assert len(made) == once == 3  # of those that are learnt, that judge, and whose energies do
-    assert again == SmallerFits(problem, start, judges).trial(Size(30, 64), wider)
-    fits.trial(Size(15, 64), wider)
-    assert len(made) == 2 * once + 1  # who judges is the same for all sizes
-    forgetful = SmallerFits(problem, start, judges, remembers=0)
+    again = trials.trial(Size(30, 64), wider)
+    assert len(made) == once == 3  # of the training structures, those held out, and those held out for their energies
+    assert again == trials_of(problem, start, validation).trial(Size(30, 64), wider)
+    trials.trial(Size(15, 64), wider)
+    assert len(made) == 2 * once + 1  # the validation set is the same for all sizes
+    monkeypatch.setattr(rules, "MOST_REMEMBERED", 0)
+    forgetful = trials_of(problem, start, validation)
     assert [forgetful.trial(Size(30, 64), one).score for one in (start, wider)][1] == again.score
     assert len(made) == 4 * once + 1
 
 
-def test_remembered_environments_are_those_of_the_batch_where_another_size_has_other_batches(ethanol):
-    problem, start, judges = problem_of(ethanol), recipe(n_features=64, paired=True), Judges(10, 20)
-    fits, fresh = (SmallerFits(problem, start, judges, most=9 * 3 * 64 * 4) for _ in range(2))  # four molecules, or two
-    fits.trial(Size(30, 64), start)
-    few = set(fits.remembered.known["held 0"])
-    assert fits.trial(Size(30, 128), start) == fresh.trial(Size(30, 128), start)
-    assert set(fits.remembered.known["held 0"]) > few  # batches were others
+def test_remembered_environments_are_those_of_the_batch_if_another_size_has_other_batches(ethanol):
+    problem, start, validation = problem_of(ethanol), recipe(n_features=64, paired=True), ValidationSet(10, 20)
+    at_once = 9 * 3 * 64 * 4  # four molecules with 64 features, two with 128
+    trials, fresh = (trials_of(problem, start, validation, at_once) for _ in range(2))
+    trials.trial(Size(30, 64), start)
+    few = {key for key in trials.cache.known if key[0] == "held out 0"}
+    assert trials.trial(Size(30, 128), start) == fresh.trial(Size(30, 128), start)
+    assert {key for key in trials.cache.known if key[0] == "held out 0"} > few
 
 
 def test_axes_are_found_once_for_all_widths_sizes_and_ranks(ethanol, monkeypatch):
@@ -112,7 +126,7 @@ def test_axes_are_found_once_for_all_widths_sizes_and_ranks(ethanol, monkeypatch
     whole = trials.directions
     monkeypatch.setattr(trials, "directions", lambda *a: found.append(None) or whole(*a))
     start = recipe(n_features=64, paired=True)
-    fits = SmallerFits(problem_of(ethanol), start, Judges(10))
+    fits = trials_of(problem_of(ethanol), start, ValidationSet(10))
     for size, one in ((Size(30, 64), start), (Size(15, 128), start), (Size(30, 64), replace(start, rank=16))):
         fits.trial(size, one)
     fits.trial(Size(30, 64), replace(start, features=replace(start.features, sigma=16.0)))
@@ -123,15 +137,17 @@ def test_axes_are_found_once_for_all_widths_sizes_and_ranks(ethanol, monkeypatch
 
 def test_the_rank_grows_until_axes_lose_little_and_features_are_few(ethanol):
     problem, start = problem_of(ethanol), recipe(n_features=256, rank=2, paired=True)
-    directions = trials.Sampled(ethanol.structures).of(start)
+    data = TrialData(problem, start.seed)
+    directions = data.directions(start)
     found = choose(problem, Automatic(start, ("rank",))).recipe
     assert found.rank > start.rank
-    assert 256 % (search.BLOCKS * 2 * found.rank) == 0
-    of_twice = 256 % (search.BLOCKS * 4 * found.rank) == 0
-    assert max(one.lost(found.rank) for one in directions) <= search.LOST or not of_twice
+    assert 256 % (rules.FEWEST_BLOCKS * 2 * found.rank) == 0
+    twice = 256 % (rules.FEWEST_BLOCKS * 4 * found.rank) == 0
+    assert max(one.lost(found.rank) for one in directions) <= rules.MOST_NORM_LOST or not twice
     many = replace(start, features=replace(start.features, n_features=2**16))
-    enough = search._ranked(many, trials.Sampled(ethanol.structures)).rank
-    assert max(one.lost(enough) for one in directions) <= search.LOST < max(one.lost(enough // 2) for one in directions)
+    enough = search._with_enough_axes(many, data).rank
+    lost = {rank: max(one.lost(rank) for one in directions) for rank in (enough, enough // 2)}
+    assert lost[enough] <= rules.MOST_NORM_LOST < lost[enough // 2]
 
 
 def test_labels_that_are_met_exactly_can_be_chosen_for(ethanol):
@@ -142,7 +158,7 @@ def test_labels_that_are_met_exactly_can_be_chosen_for(ethanol):
 def test_the_same_seed_chooses_the_same(ethanol, chosen):
     again = choose(problem_of(ethanol), bad())
     assert again.recipe == chosen.recipe
-    assert again.trials == chosen.trials
+    assert again.evidence | {"seconds": 0} == chosen.evidence | {"seconds": 0}
 
 
 @pytest.mark.parametrize("name", CHOOSABLE[1:])
@@ -175,30 +191,30 @@ def test_energies_alone_may_have_the_representation_for_energies():
 def test_a_ridge_is_not_so_small_that_float32_would_show_in_energies(ethanol):
     start = replace(recipe(n_features=256, sigma=32.0, paired=True), precision="float32", ridge=1e-12)
     found = choose(problem_of(ethanol), Automatic(start, ("ridge",)))
-    least = 2 * 9 * (3.5e-7 * found.predicted["forces"] / found.predicted["energies"]) ** 2
+    least = 2 * 9 * (3.5e-7 * found.evidence["predicted"]["forces"] / found.evidence["predicted"]["energies"]) ** 2
     assert found.recipe.ridge >= 0.99 * least
 
 
 @pytest.mark.parametrize("kinds", [("energies",), ("forces",)])
 def test_energies_alone_and_forces_alone_will_do(ethanol, kinds):
     found = choose(problem_of(ethanol, kinds), bad())
-    assert set(found.predicted) == set(kinds)
-    assert "energy_weight" not in found.chosen  # there is nothing to weigh against
+    assert set(found.evidence["predicted"]) == set(kinds)
+    assert "energy_weight" not in found.evidence["chosen"]  # there is nothing to weigh against
     assert found.recipe.energy_weight == bad().start.energy_weight
 
 
 def test_crystals_with_stress_and_several_elements_are_chosen_for():
     found = choose(problem_of(crystals(40)), Automatic(SMALL))
-    assert set(found.predicted) == {"energies", "forces", "stress"}
-    assert all(0 < error < 10 for error in found.predicted.values())
+    assert set(found.evidence["predicted"]) == {"energies", "forces", "stress"}
+    assert all(0 < error < 10 for error in found.evidence["predicted"].values())
 
 
 def test_with_few_structures_only_the_ridge_is_chosen_and_with_fewer_rows_than_weights_nothing():
     data = argon(10)
-    assert choose(problem_of(data), Automatic(recipe(n_features=64, rank=32))).chosen == ("ridge",)
+    assert choose(problem_of(data), Automatic(recipe(n_features=64, rank=32))).evidence["chosen"] == ["ridge"]
     for few in (data, molecules(1), molecules(2)):
         start = recipe(n_features=4096)
-        assert choose(problem_of(few), Automatic(start)) == Choice(start)
+        assert choose(problem_of(few), Automatic(start)) == Chosen.given(start)
 
 
 def test_best_ridge_is_found_from_far_away():
@@ -220,10 +236,10 @@ def test_the_ridge_is_carried_by_what_the_errors_gain():
     assert power_of_features({}) == power_of_features({"stress": 0.5}) == 2.7
 
 
-def test_what_few_structures_tell_of_the_fall_of_errors_is_half_believed():
-    assert _believed(0.9, 10**9) == pytest.approx(0.9)
-    assert _believed(0.9, 100) == pytest.approx((0.9 * 0.66) ** 0.5, abs=5e-4)
-    assert _believed(0.9, 0) == pytest.approx(0.66, abs=5e-4)
+def test_the_gain_that_few_structures_show_is_half_trusted():
+    assert _trusted_gain(0.9, 10**9) == pytest.approx(0.9)
+    assert _trusted_gain(0.9, 100) == pytest.approx((0.9 * 0.66) ** 0.5, abs=5e-4)
+    assert _trusted_gain(0.9, 0) == pytest.approx(0.66, abs=5e-4)
 
 
 def test_energies_weigh_less_where_a_good_ridge_would_be_lost_in_rounding(ethanol, monkeypatch):
@@ -232,7 +248,7 @@ def test_energies_weigh_less_where_a_good_ridge_would_be_lost_in_rounding(ethano
     )
     automatic = Automatic(start, ("ridge", "energy_weight"))
     usual = choose(problem_of(ethanol), automatic).recipe
-    monkeypatch.setattr("qml_lightning.training.choice.trials.ROUNDING", 3e-13)
+    monkeypatch.setattr("qml_lightning.training.choice.rules.LOST_IN_ROUNDING", 3e-13)
     coarse = choose(problem_of(ethanol), automatic).recipe
     assert coarse.energy_weight < usual.energy_weight
     iterated = choose(problem_of(ethanol), automatic, iterates=True).recipe  # sums up no squares
@@ -246,17 +262,18 @@ def test_the_plan_keeps_the_proportion_and_its_share_of_the_work():
     for n_features in (2048, 8192, 32768):
         start = replace(DEFAULT, features=replace(DEFAULT.features, n_features=n_features))
         problem = problem_of(data, ("energies", "forces"))
-        size, judges = planned(problem, start, Memory())
+        plan = plan_trials(problem, start, Memory())
+        size, validation = plan.size, plan.validation
         rows = problem.n_rows
         in_proportion = len(data) * size.n_features / min(n_features, rows)
         # or less, where the fewest features cost too much: still many rows for each
-        enough = ENOUGH_ROWS * size.n_features * len(data) / rows
+        enough = rules.ENOUGH_ROWS * size.n_features * len(data) / rows
         wanted = min(in_proportion, enough) if n_features == 2048 else in_proportion
         assert size.structures == pytest.approx(wanted, rel=0.05)
-        assert judges.structures + judges.more_energies + size.structures <= len(data)
+        assert validation.energies + size.structures <= len(data)
         # of the matrix product alone, five times
-        assert 5 * (size.n_features / n_features) ** 3 < SHARE
-    less = planned(problem_of(data, ("energies", "forces")), start, Memory(limit=10**9))[0]
+        assert 5 * (size.n_features / n_features) ** 3 < rules.SHARE_OF_FIT
+    less = plan_trials(problem_of(data, ("energies", "forces")), start, Memory(limit=10**9)).size
     assert less.n_features < size.n_features
 
 
@@ -265,8 +282,8 @@ def test_a_ridge_that_was_chosen_is_left_for_one_with_which_structures_are_met_b
     noise = torch.from_numpy(np.random.default_rng(5).normal(scale=2.0, size=data.labels.forces.shape))
     data = replace(data, labels=replace(data.labels, forces=data.labels.forces + noise))
     start = recipe(n_features=2048, ridge=1e-8)
-    choice = Choice(start, ("ridge",), Judges(1), Trial(Size(1, 1), "own", 1, 1.0, 1.0, 1.0, {}, 0.0))
-    monkeypatch.setattr("qml_lightning.training.plan.choose", lambda *_, **__: choice)
+    choice = Chosen(start, Ridge(start.ridge, 0.0), {})
+    monkeypatch.setattr("qml_lightning.training.fit.choose", lambda *_, **__: choice)
     free, given = fit(data, Automatic(start, ("ridge",))), fit(data, start)
     assert given.recipe.ridge == start.ridge
     assert "ridges" not in given.provenance.solution
@@ -280,8 +297,8 @@ def test_a_ridge_that_was_chosen_is_left_for_one_with_which_structures_are_met_b
 def test_a_chosen_ridge_that_is_lost_in_rounding_is_told_in_the_dual_form_too(monkeypatch):
     data, start = molecules(40), recipe(n_features=2048, ridge=1e-30)
     twice = data.select(torch.arange(40).repeat(2))  # a matrix that is singular
-    choice = Choice(start, ("ridge",), Judges(1), Trial(Size(1, 1), "own", 1, 1.0, 1.0, 1.0, {}, 0.0))
-    monkeypatch.setattr("qml_lightning.training.plan.choose", lambda *_, **__: choice)
+    choice = Chosen(start, Ridge(start.ridge, 0.0), {})
+    monkeypatch.setattr("qml_lightning.training.fit.choose", lambda *_, **__: choice)
     monkeypatch.setattr("qml_lightning.linear.ridge.LARGER", (1e24,))
     with pytest.warns(UserWarning, match="lost in rounding"):
         assert fit(twice, Automatic(start, ("ridge",))).recipe.ridge > 1e-9
@@ -311,7 +328,7 @@ def test_a_fit_with_a_choice_is_the_fit_with_what_was_chosen_and_tells_why(ethan
     potential = fit(ethanol, bad())
     given = fit(ethanol, potential.recipe)
     assert torch.equal(potential.weights, given.weights)
-    assert "choice" not in given.provenance
+    assert given.provenance.choice is None
     potential.save(tmp_path / "model.safetensors")
     choice = load(tmp_path / "model.safetensors").provenance.choice
     assert set(choice["chosen"]) == set(CHOOSABLE) - {"representation"}  # there are forces
@@ -329,7 +346,7 @@ def test_a_fit_that_goes_on_keeps_to_its_choice(ethanol, tmp_path, monkeypatch):
     options = {"checkpoint": path, "checkpoint_seconds": 0.0}
     with pytest.raises(KeyboardInterrupt):
         fit(ethanol, bad(), progress=stop, **options)
-    monkeypatch.setattr("qml_lightning.training.plan.choose", lambda *_, **__: pytest.fail("chosen anew"))
+    monkeypatch.setattr("qml_lightning.training.fit.choose", lambda *_, **__: pytest.fail("chosen anew"))
     again = fit(ethanol, bad(), resume=True, **options)
     monkeypatch.undo()
     whole = fit(ethanol, bad())

@@ -19,10 +19,11 @@ from qml_lightning.cli import main
 from qml_lightning.errors import InputError, ModelError, ResourceError, SolveError
 from qml_lightning.exact import GPR, OQML, ExactPotential
 from qml_lightning.exact.covariance import covariance, gaussians, operator_rows
-from qml_lightning.exact.groups import gather, inner_motions, plan
+from qml_lightning.exact.groups import gather, inner_motions, plan_rows
 from qml_lightning.exact.potential import exact_basis, whole_representation
+from qml_lightning.machine.compute import Compute
 from qml_lightning.model.representations.fchl19 import ENERGIES_AND_FORCES
-from qml_lightning.training.rows import environments
+from qml_lightning.training.environments import environments
 from small_models import SMALL, crystals, labelled, molecules, recipe
 from structures_for_tests import WATER, rattled, strained
 
@@ -43,9 +44,9 @@ def _rows(data, settings):
     structures = data.structures
     targets = {"energies": data.labels.energies, "forces": data.labels.forces}
     basis = exact_basis(
-        structures.elements, settings, whole_representation(len(structures.elements), settings), "cpu", None
+        structures.elements, settings, whole_representation(len(structures.elements), settings), Compute()
     )
-    plans = plan(structures, targets, settings)
+    plans = plan_rows(structures, targets, settings)
     values = environments(basis, structures).rho
     return gather(basis, structures, values, targets, plans, settings), plans, values
 
@@ -169,7 +170,7 @@ def _scalar_kernel(one: Atoms, other: Atoms, settings) -> float:
     values = []
     elements = (1, 8)
     for atoms in (one, other):
-        basis = exact_basis(elements, settings, whole_representation(2, settings), "cpu", "reference")
+        basis = exact_basis(elements, settings, whole_representation(2, settings), Compute(kernels="reference"))
         values.append(environments(basis, structures_from_ase(atoms)).rho.numpy())
     return sum(
         float(np.exp(-0.5 * np.sum((values[0][i] - values[1][j]) ** 2)))
@@ -317,9 +318,9 @@ def test_oqml_solves_its_least_squares_problem():
     potential = fit(data, settings)
     structures = data.structures
     targets = {"energies": data.labels.energies - potential.baseline.total(structures), "forces": data.labels.forces}
-    basis = exact_basis(structures.elements, settings, potential.projection, "cpu", None)
+    basis = exact_basis(structures.elements, settings, potential.projection, Compute())
     values = environments(basis, structures).rho
-    groups = gather(basis, structures, values, targets, plan(structures, targets, settings), settings)
+    groups = gather(basis, structures, values, targets, plan_rows(structures, targets, settings), settings)
     bases = [values[structures.numbers == z] for z in structures.elements]
     matrix = operator_rows(groups, bases, quiet).numpy()
     y = torch.cat([group.targets.flatten() for group in groups]).numpy()
@@ -431,7 +432,7 @@ def test_a_recipe_that_makes_no_sense_is_explained(changes, word):
 @methods
 def test_too_little_memory_is_told_before_anything_is_allocated(monkeypatch, method):
     monkeypatch.setattr("qml_lightning.machine.memory.available_memory", lambda: 1000)
-    monkeypatch.setattr("qml_lightning.exact.fit.environments", None)  # not reached
+    monkeypatch.setattr("qml_lightning.exact.fit.all_environments", None)  # not reached
     with pytest.raises(ResourceError, match=f"{method.upper()} with .* environments needs .* Use fewer structures"):
         fit(molecules(4), METHODS[method])
 
@@ -489,7 +490,7 @@ def test_what_only_random_features_have_is_refused(tmp_path, capsys):
     for options in ({"equations": tmp_path / "e"}, {"checkpoint": tmp_path / "c"}, {"memory_limit": 1 << 40}):
         with pytest.raises(InputError, match=r"(?i)explicit kernels"):
             fit(molecules(3), GPR, **options)
-    with pytest.raises(InputError, match="no random features to take"):
+    with pytest.raises(InputError, match="have no random features: the basis of another model"):
         fit(molecules(3), GPR, basis=features)
     fit(molecules(3), GPR).save(kernels)
     assert main(["update", str(kernels), "--equations", "missing"]) == 2

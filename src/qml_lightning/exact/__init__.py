@@ -1,4 +1,4 @@
-"""OQML and GPR: the published full-kernel methods, with explicit Gaussian kernels between atomic environments."""
+"""OQML and GPR: the published methods with explicit Gaussian kernels between atomic environments."""
 
 from .potential import ExactPotential
 from .recipe import GPR, OQML, ExactRecipe

@@ -1,4 +1,4 @@
-"""Gaussian kernels between environments, their derivatives contracted as they appear; lengths in units of sigma."""
+"""Gaussian kernels between environments, in units of sigma; their derivatives are summed up as they are formed."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from .groups import Alike
+from .groups import Group
 
-# Numbers of the largest array inside a tile of the covariance: it is written and read once, best in the cache.
+# Numbers in the largest array of a tile of the covariance: it is written and read once, and best stays in the cache.
 TILE_NUMBERS = 400_000
 # Structures whose columns of the covariance are formed together: wide enough for matrix products.
 TILE_STRUCTURES = 16
-# Numbers in flight when few rows meet many environments.
+# Numbers of kernels and derivatives that are in memory at once, for a few rows and many environments.
 STRIP_NUMBERS = 4_000_000
 
 
 def gaussians(x: Tensor, y: Tensor) -> Tensor:
-    """exp(−½ |x − y|²) for all pairs, (n, m)."""
+    """Gaussians exp(−½ |x − y|²) of all pairs, (n, m)."""
     exponent = x @ y.T
     exponent -= 0.5 * x.square().sum(1)[:, None]
     exponent -= 0.5 * y.square().sum(1)
     return exponent.clamp_(max=0.0).exp_()
 
 
-def covariance(groups: Sequence[Alike], tell: Callable[[int, int], None]) -> Tensor:
-    """Covariance of all rows with all, its lower triangle (by tiles; what is above is not meant).
+def covariance(groups: Sequence[Group], tell: Callable[[int, int], None]) -> Tensor:
+    """Covariance of all rows with all rows: the tiles on and below the diagonal. Tiles above it are not filled.
 
-    Between two environments x and y with Δ = x − y, along tangents t of x and u of y, and with k the Gaussian:
-    k, k (u·Δ), −k (t·Δ), k (t·u − (t·Δ)(u·Δ)).
+    For environments x and y, Δ = x − y, the Gaussian k, and tangents t of x and u of y, the covariances are: k between
+    two energies, k (u·Δ) and −k (t·Δ) between an energy and a derivative, k (t·u − (t·Δ)(u·Δ)) between derivatives.
     """
-    n = groups[-1].start + groups[-1].targets.numel()
+    n = groups[-1].rows(0, len(groups[-1])).stop
     out = torch.empty(n, n, dtype=torch.float64, device=groups[0].targets.device)
     done, of = 0, sum(len(group) for group in groups)
     for c, columns in enumerate(groups):
@@ -40,36 +40,40 @@ def covariance(groups: Sequence[Alike], tell: Callable[[int, int], None]) -> Ten
             for rows in groups[c:]:
                 step = _height(rows, column)
                 for top in range(first if rows is columns else 0, len(rows), step):
-                    column.meet(rows, top, min(top + step, len(rows)), out)
+                    column.fill(rows, top, min(top + step, len(rows)), out)
             done += column.n
             tell(done, of)
     return out
 
 
-def _height(rows: Alike, column: _Columns) -> int:
-    """Structures in a tile, by its largest array."""
+def _height(rows: Group, column: _Columns) -> int:
+    """Number of structures in a tile, such that its largest array is small."""
     numbers = max(x.shape[1] * x.shape[2] for x in rows.values) * max(1, column.group.n_tangents)
     return max(1, TILE_NUMBERS // max(1, numbers))
 
 
 class _Columns:
-    """A run of structures whose columns of the covariance are formed."""
+    """Columns of the covariance that belong to a run of structures of one group."""
 
-    def __init__(self, group: Alike, first: int, last: int) -> None:
+    def __init__(self, group: Group, first: int, last: int) -> None:
         self.group = group
         self.n = last - first
-        self.place = slice(group.start + first * group.n_rows, group.start + last * group.n_rows)
+        self.place = group.rows(first, last)
         self.values = [x[first:last] for x in group.values]
         self.tangents = [t[first:last] for t in group.tangents]
-        # for each structure (its atoms, columns · tangent rows): the right-hand side of a product over its atoms
+        # for each structure (its atoms, columns · tangent rows), as products over its atoms need it
         self.turned = [t.permute(0, 2, 3, 1).flatten(2) for t in self.tangents]
         self.along = [_along(t, x) for t, x in zip(self.tangents, self.values, strict=True)]
 
-    def meet(self, rows: Alike, first: int, last: int, out: Tensor) -> None:
-        """Fill the tile of the structures first:last of `rows`."""
+    def fill(self, rows: Group, first: int, last: int, out: Tensor) -> None:
+        """Fill the tile of these columns and the structures from `first` to `last` of `rows`."""
         n, m = last - first, self.n
-        place = slice(rows.start + first * rows.n_rows, rows.start + last * rows.n_rows)
-        tile = out[place, self.place].unflatten(0, (n, rows.n_rows)).unflatten(2, (m, self.group.n_rows)).zero_()
+        tile = (
+            out[rows.rows(first, last), self.place]
+            .unflatten(0, (n, rows.n_rows))
+            .unflatten(2, (m, self.group.n_rows))
+            .zero_()
+        )
         left, right = rows.energy, self.group.energy
         p, q = int(left is not None), int(right is not None)
         for e, values in enumerate(rows.values):
@@ -97,10 +101,10 @@ class _Columns:
                 tile[:, p:, :, q:] += block.permute(1, 2, 0, 3)
 
     def _add_products(self, k: Tensor, t: Tensor, e: int, block: Tensor) -> None:
-        """block += Σ k t·u over pairs of atoms: first over the atoms of the column, then over those of the row.
+        """Add Σ k t·u over pairs of atoms to `block`: first over the atoms of the column, then over those of the row.
 
-        So a pair of structures costs atoms · tangents² products of vectors, not atoms² · tangents².
-        The part of a column is contiguous: its products are one batch, which torch otherwise makes one by one.
+        A pair of structures then costs atoms · tangents² products of vectors instead of atoms² · tangents². Each column
+        has a contiguous part of `block`: torch computes its products as one batch, and otherwise one by one.
         """
         n, _, m, _ = k.shape
         flat = t.flatten(2)
@@ -110,22 +114,26 @@ class _Columns:
 
 
 def _along(tangents: Tensor, values: Tensor) -> Tensor:
-    """Each tangent times the environment that moves along it, (structures, tangent rows, atoms)."""
+    """Product of each tangent with its own environment, (structures, tangent rows, atoms)."""
     return (tangents * values[:, None]).sum(3)
 
 
 def _products(tangents: Tensor, values: Tensor) -> Tensor:
-    """Each tangent times each environment, (structures, tangent rows, atoms, structures of `values`, their atoms)."""
+    """Product of each tangent with each environment of `values`.
+
+    Shape (structures, tangent rows, atoms, structures of `values`, their atoms).
+    """
     flat = tangents.flatten(0, 2) @ values.flatten(0, 1).T
     return flat.view(*tangents.shape[:3], *values.shape[:2])
 
 
-def operator_rows(groups: Sequence[Alike], bases: Sequence[Tensor], tell: Callable[[int, int], None]) -> Tensor:
-    """Rows of OQML, (rows, environments): each environment y in `bases`, element by element, has a weight.
+def operator_rows(groups: Sequence[Group], bases: Sequence[Tensor], tell: Callable[[int, int], None]) -> Tensor:
+    """Rows of OQML, (rows, environments): one weight for each environment y in `bases`, element after element.
 
-    Energies: Σ k over the atoms of a structure. Along a tangent t of x: −k t·(x − y).
+    The row of an energy is Σ k over the atoms of the structure, that of a derivative along a tangent t of x is
+    −k t·(x − y).
     """
-    n_rows = groups[-1].start + groups[-1].targets.numel()
+    n_rows = groups[-1].rows(0, len(groups[-1])).stop
     out = torch.zeros(n_rows, sum(len(y) for y in bases), dtype=torch.float64, device=groups[0].targets.device)
     done, of = 0, sum(len(group) for group in groups)
     for group in groups:
@@ -133,8 +141,7 @@ def operator_rows(groups: Sequence[Alike], bases: Sequence[Tensor], tell: Callab
         step = max(1, STRIP_NUMBERS // widest)
         for first in range(0, len(group), step):
             last = min(first + step, len(group))
-            place = slice(group.start + first * group.n_rows, group.start + last * group.n_rows)
-            strip = out[place].unflatten(0, (last - first, group.n_rows))
+            strip = out[group.rows(first, last)].unflatten(0, (last - first, group.n_rows))
             column = 0
             for e, basis in enumerate(bases):
                 part = strip[:, :, column : column + len(basis)]
@@ -154,7 +161,10 @@ def operator_rows(groups: Sequence[Alike], bases: Sequence[Tensor], tell: Callab
 def energy_and_slope(
     x: Tensor, environments: Tensor, weights: Tensor, directions: Tensor | None
 ) -> tuple[Tensor, Tensor]:
-    """Σ_j k(x, y_j) (w_j + v_j·(x − y_j)) of each environment x, (n,) float64, and its gradient, (n, columns)."""
+    """Energies Σ_j k(x, y_j) (w_j + v_j·(x − y_j)) of environments x, (n,) float64, and their gradients, (n, columns).
+
+    `weights` are w, `directions` v; None: all v are zero.
+    """
     energy = torch.zeros(len(x), dtype=torch.float64, device=x.device)
     slope = torch.zeros_like(x)
     step = max(1, STRIP_NUMBERS // max(1, len(x)))

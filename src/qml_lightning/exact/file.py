@@ -1,4 +1,4 @@
-"""Model files with explicit kernels."""
+"""Files of models with explicit kernels."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def header_of(potential: ExactPotential) -> dict[str, Any]:
 
 
 def tensors_of(potential: ExactPotential) -> dict[str, Tensor]:
-    """Weights, training environments, and axes if there are any."""
+    """Tensors of a model file: weights, training environments, and axes if there are any."""
     tensors = {
         "weights": potential.weights,
         "baseline": potential.baseline.energies,
@@ -34,7 +34,7 @@ def tensors_of(potential: ExactPotential) -> dict[str, Tensor]:
 
 
 def read_potential(header: Mapping[str, Any], file: Any) -> ExactPotential:
-    """The potential with this header and these tensors."""
+    """Potential from the header and the tensors of a file."""
     elements, recipe = tuple(header["elements"]), ExactRecipe.from_dict(header["recipe"])
     element: Tensor = file.get_tensor("element")
     n, m = len(elements), len(element)

@@ -1,67 +1,61 @@
-"""From labelled structures to the weights of explicit kernels."""
+"""Training of OQML and GPR: kernels between all environments, and one solve."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..atoms.neighbours import element_indices
-from ..atoms.structures import Structures, batches
+from ..atoms.structures import Structures
 from ..errors import SolveError
 from ..linear.cholesky import solve_positive
 from ..machine.compute import Compute
 from ..machine.memory import Memory
 from ..machine.progress import Progress, silent
-from ..model.basis import ATOMS_AT_ONCE, sample_environments
+from ..model.basis import sample_environments
 from ..model.projection import Projection, directions, principal_axes
 from ..model.provenance import Provenance
 from ..model.recipe import Recipe
-from ..training.environments import environments
+from ..training.environments import all_environments
 from ..training.problem import Problem
 from .covariance import covariance, operator_rows
-from .groups import Alike, Plan, gather, plan
+from .groups import Group, RowPlan, gather, plan_rows
 from .potential import ExactPotential, exact_basis, whole_representation
 from .recipe import ExactRecipe
 
 
 def fit(problem: Problem, recipe: ExactRecipe, compute: Compute, tell: Progress = silent) -> ExactPotential:
-    """The potential that OQML or GPR gives."""
-    started = time.perf_counter()
-    structures, targets = problem.structures, problem.targets
-    elements = structures.elements
+    """The potential of OQML or GPR: a weight for each training environment, and for GPR a direction."""
+    started, structures = time.perf_counter(), problem.structures
     projection = _axes(structures, recipe)
-    basis = exact_basis(elements, recipe, projection, compute)
-    plans = plan(structures, targets, recipe)
-    _room(structures, plans, basis.projections.shape[2], recipe)
+    basis = exact_basis(structures.elements, recipe, projection, compute)
+    plans = plan_rows(structures, problem.targets, recipe)
+    _require_memory(structures, plans, basis.projections.shape[2], recipe)
 
-    values = torch.cat(
-        [environments(basis, structures.select(run)).rho for run in batches(structures.counts, ATOMS_AT_ONCE)]
-    )
-    element = element_indices(structures.numbers, elements).to(basis.device)
-    order = element.sort(stable=True).indices
+    at = all_environments(basis, structures, ())
+    values, element, order = at.rho, at.element, at.element.sort(stable=True).indices
     centred = values.clone()
-    for e in range(len(elements)):
+    for e in range(len(structures.elements)):
         centred[element == e] -= values[element == e].mean(0)  # small numbers, small rounding
-    groups = gather(basis, structures, centred, targets, plans, recipe)
+    groups = gather(basis, structures, centred, problem.targets, plans, recipe)
     y = torch.cat([group.targets.flatten() for group in groups])
-    tell("kernels", 0, len(structures))
     report: dict[str, Any] = {"solver": recipe.method, "equations": len(y)}
+    tell("kernels", 0, len(structures))
     if recipe.method == "gpr":
-        matrix = covariance(groups, lambda done, of: tell("kernels", done, of))
+        matrix = covariance(groups, partial(tell, "kernels"))
         tell("solving", 0, 1)
         weights, directions = _contracted(groups, solve_positive(matrix, y, recipe.ridge), values)
     else:
-        bases = [centred[element == e] for e in range(len(elements))]
-        matrix = operator_rows(groups, bases, lambda done, of: tell("kernels", done, of))
+        bases = [centred[element == e] for e in range(len(structures.elements))]
+        matrix = operator_rows(groups, bases, partial(tell, "kernels"))
         tell("solving", 0, 1)
-        found, rank = _least_squares(matrix, y, recipe.threshold)
+        found, report["singular_values_kept"] = _least_squares(matrix, y, recipe.threshold)
         weights, directions = torch.empty_like(found).index_copy_(0, order, found), None
-        report["singular_values_kept"] = rank
     tell("solving", 1, 1)
     provenance = Provenance.here(
         data=problem.source,
@@ -74,7 +68,7 @@ def fit(problem: Problem, recipe: ExactRecipe, compute: Compute, tell: Progress 
         seconds=round(time.perf_counter() - started, 3),
     )
     return ExactPotential(
-        elements,
+        structures.elements,
         recipe,
         projection,
         element[order].cpu(),
@@ -87,7 +81,7 @@ def fit(problem: Problem, recipe: ExactRecipe, compute: Compute, tell: Progress 
 
 
 def _axes(structures: Structures, recipe: ExactRecipe) -> Projection:
-    """Principal axes of a sample, or the representation as it is."""
+    """Principal axes of a sample of environments, or axes that leave the representation as it is."""
     n = len(structures.elements)
     if recipe.rank is None:
         return whole_representation(n, recipe)
@@ -96,11 +90,11 @@ def _axes(structures: Structures, recipe: ExactRecipe) -> Projection:
     return principal_axes(directions(samples), recipe.rank)
 
 
-def _room(structures: Structures, plans: Sequence[Plan], size: int, recipe: ExactRecipe) -> None:
-    """Nothing, or an error before anything is allocated."""
+def _require_memory(structures: Structures, plans: Sequence[RowPlan], size: int, recipe: ExactRecipe) -> None:
+    """Raise a ResourceError if matrix and tangents do not fit in memory. `size`: columns of an environment."""
     rows = sum(its.energy + its.combination.shape[1] for its in plans)
     tangents = sum(int(n) * its.combination.shape[1] for n, its in zip(structures.counts, plans, strict=True)) * size
-    # the solvers copy their matrix once; so do tangents when idle columns are left out
+    # twice: the solvers copy their matrix, and the tangents are copied when columns are left out
     matrix = rows * (rows if recipe.method == "gpr" else structures.n_atoms)
     Memory().require(
         8 * 2 * (matrix + tangents),
@@ -109,14 +103,15 @@ def _room(structures: Structures, plans: Sequence[Plan], size: int, recipe: Exac
     )
 
 
-def _contracted(groups: Sequence[Alike], solution: Tensor, values: Tensor) -> tuple[Tensor, Tensor | None]:
-    """What each training environment adds to a prediction, (atoms,) and (atoms, columns).
+def _contracted(groups: Sequence[Group], solution: Tensor, values: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Weight (atoms,) and direction (atoms, columns) of each training environment; None as directions without tangents.
 
-    The weights of all tangents of an environment act along their weighted sum: prediction needs no second derivative.
+    The direction is the sum of the tangents of the environment times the solution: prediction then needs no tangents
+    of the training set and no second derivative.
     """
     weights, directions = values.new_zeros(len(values)), torch.zeros_like(values)
     for group in groups:
-        part = solution[group.start : group.start + group.targets.numel()].view_as(group.targets)
+        part = solution[group.rows(0, len(group))].view_as(group.targets)
         for atoms, tangents, columns in zip(group.atoms, group.tangents, group.columns, strict=True):
             if group.energy is not None:
                 weights[atoms] = group.energy * part[:, :1].expand_as(atoms)
@@ -127,9 +122,9 @@ def _contracted(groups: Sequence[Alike], solution: Tensor, values: Tensor) -> tu
 
 
 def _least_squares(matrix: Tensor, y: Tensor, threshold: float) -> tuple[Tensor, int]:
-    """Weights of smallest norm that minimise |matrix w − y|², and how many singular values were large enough."""
+    """Weights of smallest norm that minimise |matrix w − y|², and the number of singular values above the threshold."""
     try:
-        # LAPACK's gelsd is on the CPU only
+        # torch has gelsd of LAPACK on the CPU only
         found = torch.linalg.lstsq(matrix.cpu(), y.cpu()[:, None], rcond=threshold, driver="gelsd")
     except RuntimeError as problem:
         raise SolveError(

@@ -1,4 +1,4 @@
-"""What is learnt from, made ready for kernels: environments, their tangents and targets, alike structures together."""
+"""Groups of structures with the same composition and labels: environments, tangents and targets for the kernels."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from ..training.environments import environments
 from ..training.problem import VOIGT
 from .recipe import ExactRecipe
 
-# Numbers of the tangents in flight while they are combined into rows.
+# Numbers of tangents that are in memory at once while they are combined into rows.
 DENSE_NUMBERS = 16_000_000
-# A rigid motion that moves the atoms by less than this part of the largest one is none: a linear molecule has five.
+# A rigid motion with a singular value below this part of the largest one moves no atom: a linear molecule has five.
 RIGID = 1e-8
 
 
 @dataclass(frozen=True)
-class Alike:
-    """Structures of one composition and the same labels; a row of targets is an energy or a derivative of one.
+class Group:
+    """Structures with the same composition and the same labels.
 
-    The rows of a structure are its energy, if known, and then `tangents` rows: the derivative of an energy along them.
-    Columns in which the environments of an element neither differ nor move are left out. Rows carry their weights.
+    The rows of a structure are its energy, if it is known, and derivatives of the energy along tangents. Targets and
+    tangents are multiplied by the weights of their rows. Columns in which the environments of an element are zero and
+    do not move are left out.
     """
 
-    start: int  # where the rows begin among those of all structures
+    start: int  # first row of the group among the rows of all groups
     energy: float | None  # weight of the energy row; None: there is none
-    targets: Tensor  # (structures, rows of one)
-    atoms: list[Tensor]  # for each element (structures, its atoms): which they are in the batch
-    values: list[Tensor]  # for each element (structures, its atoms, columns)
+    targets: Tensor  # (structures, rows)
+    atoms: list[Tensor]  # for each element (structures, its atoms): index of the atom in the whole batch
+    values: list[Tensor]  # for each element (structures, its atoms, columns): environments
     tangents: list[Tensor]  # for each element (structures, tangent rows, its atoms, columns)
-    columns: list[Tensor] = field(default_factory=list)  # for each element: which those are
+    columns: list[Tensor] = field(default_factory=list)  # for each element: columns that are kept
 
     def __len__(self) -> int:
         return len(self.targets)
@@ -52,20 +53,24 @@ class Alike:
         """Tangent rows of one structure."""
         return self.n_rows - (self.energy is not None)
 
+    def rows(self, first: int, last: int) -> slice:
+        """Rows of the structures from `first` to `last`, among the rows of all groups."""
+        return slice(self.start + first * self.n_rows, self.start + last * self.n_rows)
+
 
 @dataclass(frozen=True)
-class Plan:
-    """How the labels of one structure become rows."""
+class RowPlan:
+    """Rows of one structure."""
 
-    energy: bool
-    combination: Tensor  # (3 · atoms + 6, tangent rows): of force components and virial components
+    energy: bool  # the energy is known
+    combination: Tensor  # (3 · atoms + 6, tangent rows) coefficients of force and virial components in each row
 
 
-def plan(structures: Structures, targets: Mapping[str, Tensor], recipe: ExactRecipe) -> list[Plan]:
-    """The rows of each structure: of its energy, of its forces past rigid motions, of its virial.
+def plan_rows(structures: Structures, targets: Mapping[str, Tensor], recipe: ExactRecipe) -> list[RowPlan]:
+    """Rows of each structure: its energy, its forces without rigid motions, its virial.
 
-    No model that is invariant feels a rigid motion, so its row would be zero: six rows less for each molecule, and the
-    same solution.
+    The model is invariant: the row of a rigid motion would be zero. A molecule has six rows less, and the solution is
+    the same.
     """
     plans = []
     for s in range(len(structures)):
@@ -88,12 +93,12 @@ def plan(structures: Structures, targets: Mapping[str, Tensor], recipe: ExactRec
         for row, part in parts:
             combination[row : row + len(part), column : column + part.shape[1]] = part
             column += part.shape[1]
-        plans.append(Plan("energies" in targets and bool(targets["energies"][s].isfinite()), combination))
+        plans.append(RowPlan("energies" in targets and bool(targets["energies"][s].isfinite()), combination))
     return plans
 
 
 def inner_motions(positions: Tensor, *, rotations: bool) -> Tensor:
-    """Orthonormal directions (3 · atoms, directions) without translations and, if `rotations`, without rotations."""
+    """Orthonormal motions of the atoms, (3 · atoms, motions), without translations and, if `rotations`, rotations."""
     n = len(positions)
     axes = torch.eye(3, dtype=torch.float64)
     rigid = axes.repeat(n, 1)
@@ -111,15 +116,15 @@ def gather(
     structures: Structures,
     values: Tensor,
     targets: Mapping[str, Tensor],
-    plans: list[Plan],
+    plans: list[RowPlan],
     recipe: ExactRecipe,
-) -> list[Alike]:
-    """All rows, in groups of structures that are alike; `values` (atoms, columns) are the environments."""
+) -> list[Group]:
+    """Groups with the rows of all structures. `values` (atoms, columns) are the environments."""
     element = element_indices(structures.numbers, basis.elements)
     members: dict[tuple[object, ...], list[int]] = defaultdict(list)
     for s, its in enumerate(plans):
         if not its.energy and its.combination.shape[1] == 0:
-            continue  # no label, or only the force on a lone atom
+            continue  # no label, or only the force on a single atom
         composition = torch.bincount(element[_atoms(structures, s)], minlength=len(basis.elements)).tolist()
         members[(*composition, its.energy, its.combination.shape[1])].append(s)
     if not members:
@@ -136,7 +141,7 @@ def gather(
         counts = torch.bincount(element[_atoms(structures, index[0])], minlength=len(basis.elements)).tolist()
         by_element = list(atoms.split(counts, 1))
         groups.append(
-            Alike(
+            Group(
                 start,
                 energy,
                 rows,
@@ -154,11 +159,11 @@ def _atoms(structures: Structures, s: int) -> slice:
 
 
 def _tangent_rows(
-    basis: ReadyBasis, structures: Structures, kinds: tuple[str, ...], plans: list[Plan]
+    basis: ReadyBasis, structures: Structures, kinds: tuple[str, ...], plans: list[RowPlan]
 ) -> tuple[Tensor, Tensor]:
-    """Atoms of each structure by element, (structures, atoms), and in that order the derivative of each environment.
+    """Atoms of each structure sorted by element, (structures, atoms), and tangents of their environments in that order.
 
-    Derivatives are along the tangent rows of its structure, (structures, tangent rows, atoms, columns).
+    The tangents are combined to those of the rows, (structures, tangent rows, atoms, columns).
     """
     n, (raw, n_tangents) = int(structures.counts[0]), plans[0].combination.shape
     size = basis.projections.shape[2]
@@ -186,9 +191,9 @@ def _tangent_rows(
 
 
 def _weighted_targets(
-    structures: Structures, targets: Mapping[str, Tensor], plans: list[Plan], index: list[int], energy: float | None
+    structures: Structures, targets: Mapping[str, Tensor], plans: list[RowPlan], index: list[int], energy: float | None
 ) -> Tensor:
-    """(structures, rows)"""
+    """Targets times the weights of their rows, (structures, rows)."""
     rows = []
     for s, its in zip(index, plans, strict=True):
         raw = torch.zeros(len(its.combination), dtype=torch.float64)
@@ -196,13 +201,13 @@ def _weighted_targets(
             raw[: -len(VOIGT)] = targets["forces"][_atoms(structures, s)].flatten()
         if "stress" in targets:
             raw[-len(VOIGT) :] = targets["stress"][s]
-        row = its.combination.T @ raw.nan_to_num()  # no row asks for what is not known
+        row = its.combination.T @ raw.nan_to_num()  # no row contains a component that is not known
         rows.append(row if energy is None else torch.cat([energy * targets["energies"][s : s + 1], row]))
     return torch.stack(rows)
 
 
-def _without_idle_columns(groups: list[Alike], n_elements: int) -> list[Alike]:
-    """The same groups; distances and derivatives are what they were."""
+def _without_idle_columns(groups: list[Group], n_elements: int) -> list[Group]:
+    """Groups without columns in which all environments and tangents are zero: they change no kernel."""
     for e in range(n_elements):
         here = [group for group in groups if group.values[e].numel()]
         busy = groups[0].targets.new_zeros(groups[0].values[e].shape[2], dtype=torch.bool)

@@ -1,4 +1,4 @@
-"""A potential with explicit kernels: a sum over the environments of its training set."""
+"""Potential with explicit kernels: a sum over the environments of its training set."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from .recipe import ExactRecipe
 
 @dataclass(frozen=True)
 class ExactPotential(Model):
-    """E_i = Σ_j k(x_i, y_j) (w_j + v_j·(x_i − y_j)) over training environments y_j of the element of atom i.
+    """Potential with E_i = Σ_j k(x_i, y_j) (w_j + v_j·(x_i − y_j)), over training environments y_j of atom i's element.
 
-    Environments are projected and in units of sigma.
+    Environments are projected, and in units of sigma.
     """
 
     elements: tuple[int, ...]
     recipe: ExactRecipe
     projection: Projection
-    element: Tensor  # (environments,) ascending
+    element: Tensor  # (environments,) index of the element, ascending
     environments: Tensor  # (environments, columns) float64
-    weights: Tensor  # (environments,)
-    directions: Tensor | None  # (environments, columns); None: OQML, or GPR of energies alone
+    weights: Tensor  # (environments,) w
+    directions: Tensor | None  # (environments, columns) v; None: OQML, or GPR of energies alone
     baseline: Baseline
     provenance: Provenance = field(default_factory=Provenance)
 
@@ -50,7 +50,7 @@ class ExactPotential(Model):
         return local
 
     def _of_element(self, e: int, basis: ReadyBasis) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        """Centre, environments counted from it (small numbers, small rounding), weights and directions."""
+        """Mean environment, environments minus it (small numbers, small rounding), weights and directions."""
         here = self.element == e
         y = self.environments[here]
         centre = y.mean(0)
@@ -69,7 +69,7 @@ def exact_basis(
     compute: Compute,
     dtype: torch.dtype = torch.float64,
 ) -> ReadyBasis:
-    """Representation and axes on a device; lengths in units of sigma, no feature maps."""
+    """Representation and axes on a device, with lengths in units of sigma and without feature maps."""
     return ReadyBasis(
         kernels_for(compute.device, dtype, compute.kernels),
         elements,
@@ -81,7 +81,7 @@ def exact_basis(
 
 
 def whole_representation(n_elements: int, recipe: ExactRecipe) -> Projection:
-    """Axes that leave the representation as it is."""
+    """Unit matrices as axes, which leave the representation as it is."""
     size = recipe.representation.arguments(n_elements).size
     return Projection(
         torch.eye(size, dtype=torch.float64).repeat(n_elements, 1, 1), torch.ones(n_elements, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Every choice of a fit with explicit kernels, as one value."""
+"""Recipe of a fit with explicit kernels: all its settings as one value."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ METHODS = ("oqml", "gpr")
 
 @dataclass(frozen=True)
 class ExactRecipe:
-    """All that decides a model with explicit kernels besides the data.
+    """Settings of a fit with explicit kernels.
 
-    k(q, q′) = exp(−|q − q′|² / 2σ²) between environments of one element, 0 between elements. What bears the name of a
-    field of `Recipe` means the same: GPR is what the random features tend to as their number grows.
+    k(q, q′) = exp(−|q − q′|² / 2σ²) between environments of one element, 0 between elements. A field with the name of
+    a field of `Recipe` means the same: random features tend to GPR as their number grows.
     """
 
     method: Literal["oqml", "gpr"] = "gpr"
@@ -29,17 +29,17 @@ class ExactRecipe:
     rank: int | None = None  # axes kept of each element's environments; None: the representation as it is
     sigma: float = DEFAULT.features.sigma
     ridge: float = DEFAULT.ridge  # GPR: variance of the noise of a target of weight 1
-    threshold: float = 1e-11  # OQML: singular values below this part of the largest are left out
-    energy_weight: float = 3.0  # what benchmarks/exact.py measured them with
+    threshold: float = 1e-11  # OQML: singular values below this part of the largest one are left out
+    energy_weight: float = 3.0  # as in benchmarks/studies/exact.py
     force_weight: float = DEFAULT.force_weight
     stress_weight: float = DEFAULT.stress_weight
     size_exponent: float = DEFAULT.size_exponent
     projection_samples: int = DEFAULT.projection_samples
-    seed: int = 0  # of the sample that determines the axes
+    seed: int = 0  # for the sample of environments that determines the axes
 
     @property
     def dtype(self) -> torch.dtype:
-        return torch.float64  # a kernel matrix and a ridge of 1e-10 leave no room for single precision
+        return torch.float64  # float32 has too few digits for a kernel matrix with a ridge of 1e-10
 
     def check(self) -> None:
         """Raise an InputError if a field is out of range."""
@@ -53,7 +53,7 @@ class ExactRecipe:
             raise InputError(f"The ridge must not be negative, got {self.ridge}.")
         if not 0 <= self.threshold < 1:
             raise InputError(
-                f"The threshold is a part of the largest singular value, from 0 to 1, got {self.threshold}."
+                f"The threshold is a part of the largest singular value, from 0 to 1, got {self.threshold}. Use 1e-11."
             )
         check_weights(self.energy_weight, self.force_weight, self.stress_weight)
 

@@ -95,31 +95,27 @@ def batch_numbers(n_weights: int, problem: Problem, free: int) -> int:
     return min(BATCH_NUMBERS, max(free // 8 // BYTES_IN_FLIGHT, largest * n_weights))
 
 
+def representation_operations(vectors: float) -> float:
+    """Operations of the representation, for so many environments and tangents."""
+    return vectors * REPRESENTATION_FEATURES * ROW_OPERATIONS
+
+
 @dataclass(frozen=True)
 class MeanStructure:
-    """Mean of the structures of a problem: operations of fits of any size follow from it."""
+    """Mean of the structures of a problem: operations of direct fits of any size follow from it."""
 
     rows: float  # labels
-    atoms: float
-    pairs: float  # ordered pairs within the cutoff
+    weights: int  # of each feature
     vectors: float  # environments, and their tangents if derivatives are learnt
+    energy_vectors: float  # for its energy alone, of which a pair costs half as much as an atom
 
     @classmethod
     def of(cls, problem: Problem, recipe: Recipe) -> MeanStructure:
         """The mean structure, with atoms and pairs of the first structures."""
         pairs, atoms = pairs_of_a_structure(problem, recipe), problem.structures.counts[:SAMPLED].double().mean().item()
-        tangents = 3 * pairs if problem.targets.keys() - {"energies"} else 0
-        return cls(problem.n_rows / len(problem.structures), atoms, pairs, atoms + tangents)
-
-    @property
-    def representation_operations(self) -> float:
-        """Operations of its representation, with derivatives if they are learnt."""
-        return self.vectors * REPRESENTATION_FEATURES * ROW_OPERATIONS
-
-    @property
-    def energy_operations(self) -> float:
-        """Operations of its representation without derivatives."""
-        return (self.atoms + self.pairs / 2) * REPRESENTATION_FEATURES * ROW_OPERATIONS
+        vectors = atoms + (3 * pairs if problem.targets.keys() - {"energies"} else 0)
+        weights = recipe.features.weights_of_each(len(problem.elements))
+        return cls(problem.n_rows / len(problem.structures), weights, vectors, atoms + pairs / 2)
 
     def fit_operations(
         self, structures: int, n_weights: int, held_out: int = 0, passes: int = 1, anew: int = 1, solutions: int = 1
@@ -133,6 +129,6 @@ class MeanStructure:
         small, large = min(rows, n_weights), max(rows, n_weights)
         product = small**2 * large
         written = (structures + held_out) * self.vectors * n_weights * ROW_OPERATIONS
-        represented = (structures + held_out) * self.representation_operations
+        represented = (structures + held_out) * representation_operations(self.vectors)
         factorised = solutions * FACTORISATION_SLOWER * small**3 / 3
         return passes * (product + written) + anew * represented + factorised

@@ -1,1 +1,1 @@
-"""Hyper-parameters chosen from the training data by smaller fits."""
+"""Automatic choice of a recipe by trials on a part of the training data."""

@@ -17,7 +17,7 @@ from ..chosen import Chosen
 from ..costs import batch_limit
 from ..problem import Problem
 from . import rules
-from .budget import limiting_features, plan_trials
+from .budget import plan_trials
 from .trials import Size, TrialData, Trials
 
 # Score of a recipe in a trial: the smaller, the better.
@@ -27,12 +27,7 @@ Step = Callable[[Recipe], Recipe | None]
 
 
 def choose(
-    problem: Problem,
-    automatic: Automatic,
-    *,
-    compute: Compute | None = None,
-    iterates: bool = False,
-    tell: Progress = silent,
+    problem: Problem, automatic: Automatic, compute: Compute, *, iterates: bool = False, tell: Progress = silent
 ) -> Chosen:
     """The recipe whose free fields are best in trials: small fits to a part of `problem`, with another part held out.
 
@@ -43,39 +38,30 @@ def choose(
 
     `iterates`: the fit will form no Gram matrix, in which a small ridge would be lost in rounding.
     """
-    started, compute = time.perf_counter(), compute or Compute()
-    free, data = _free_fields(problem, automatic), TrialData(problem, automatic.start.seed)
+    started, data = time.perf_counter(), TrialData(problem, automatic.start.seed)
+    free = _free_fields(problem, automatic)
     start = _with_enough_axes(automatic.start, data) if "rank" in free else automatic.start
-    size, validation = plan_trials(problem, start, compute.memory, iterates)
-    if not free or not validation.structures:
+    plan = plan_trials(problem, start, compute.memory, iterates)
+    if not free or not plan.validation.structures:
         return Chosen.given(automatic.start)
 
     tell("choosing", 0, rules.PLANNED_PASSES + 1)
-    trials = Trials(data, validation, compute, batch_limit(size.n_features, problem, compute.memory), tell)
-    full = Size(len(problem.structures), start.features.n_features)
-    growth = limiting_features(problem, start, full) / limiting_features(problem, start, size)
-    trend = _trend(trials, size, replace(start, ridge=start.ridge * growth**rules.RIDGE_POWER))
-    search = _Search(
-        trials,
-        size,
-        free,
-        ratio=trend.ridge_ratio(growth),
-        rounding_growth=0.0 if iterates else full.structures / size.structures * full.n_features / size.n_features,
-        float32_ridge=_float32_ridge(problem, start, trials.trial(size, trend.recipe).errors),
-    )
-    energies = validation.structures + validation.more_energies
-    least_gain = max(rules.LEAST_GAIN, rules.LEAST_GAIN_WITH_ONE_ENERGY * energies**-0.5)
+    at_once = batch_limit(plan.size.n_features, problem, compute.memory)
+    trials = Trials(data, plan.validation, compute, at_once, tell)
+    trend = _trend(trials, plan.size, replace(start, ridge=start.ridge * plan.growth**rules.RIDGE_POWER))
+    float32_ridge = _float32_ridge(problem, start, trials.trial(plan.size, trend.recipe).errors)
+    search = _Search(trials, plan.size, free, trend.ridge_ratio(plan.growth), plan.rounding_growth, float32_ridge)
     begin = trend.recipe if "ridge" in free else replace(trend.recipe, ridge=start.ridge * search.ratio)
-    best = search.best(begin, least_gain)
+    best = search.best(begin, max(rules.LEAST_GAIN, rules.LEAST_GAIN_WITH_ONE_ENERGY * plan.validation.energies**-0.5))
 
-    trial, least = trials.trial(size, best), search.least_carried(best)
+    trial, least = trials.trial(plan.size, best), search.least_carried(best)
     ridge = Ridge(search.carried_ridge(best), least) if "ridge" in free else Ridge(start.ridge)
     tell("choosing", rules.PLANNED_PASSES + 1, rules.PLANNED_PASSES + 1)
     evidence = {
         "chosen": list(free),
-        "judges": asdict(validation),  # by the name that the first files have
+        "judges": asdict(plan.validation),  # by the name that the first files have
         "best": asdict(trial),
-        "predicted": trend.errors_after(growth, trial.errors),
+        "predicted": trend.errors_after(plan.growth, trial.errors),
         "least_ridge": least,
         "trials": [asdict(one) for one in trials.done.values() if math.isfinite(one.score)],
         "seconds": round(time.perf_counter() - started, 3),
@@ -117,7 +103,7 @@ class _Trend:
 
     def ridge_ratio(self, growth: float) -> float:
         """Ridge of a trial over the ridge that does as well in a fit with `growth` times the size."""
-        return growth**self.power / self.correction
+        return float(growth**self.power) / self.correction
 
     def errors_after(self, growth: float, errors: dict[str, float]) -> dict[str, float]:
         """Errors to expect at `growth` times the size. All fall as those of forces, which are known far better."""

@@ -44,6 +44,10 @@ class ValidationSet:
     structures: int
     more_energies: int = 0  # a structure has one energy and many forces
 
+    @property
+    def energies(self) -> int:
+        return self.structures + self.more_energies
+
 
 @dataclass(frozen=True)
 class Trial:
@@ -78,9 +82,7 @@ class TrialData:
 
     def held_out(self, validation: ValidationSet) -> list[Problem]:
         """The problem of the first structures, with all labels, and that of the next, with energies alone."""
-        first, more, _ = self.order.tensor_split(
-            (validation.structures, validation.structures + validation.more_energies)
-        )
+        first, more, _ = self.order.tensor_split((validation.structures, validation.energies))
         held_out = [self.problem.select(first.sort().values)]
         if len(more):
             whole = self.problem.select(more.sort().values)
