@@ -175,7 +175,7 @@ def _seconds(seconds: float) -> str:
 
 
 def show_plan(plan: Plan | None, as_json: bool) -> None:
-    """Tell the solver of a fit with its cost and the reason, beside the other solvers."""
+    """Print the plan of a fit: its solver, the reason, and the cost of each solver."""
     if as_json:
         show_json({"plan": None if plan is None else plan.as_dict()})
     elif plan is None:
@@ -185,7 +185,7 @@ def show_plan(plan: Plan | None, as_json: bool) -> None:
 
 
 def plan_tables(plan: dict[str, Any]) -> list[Group]:
-    """A plan as tables: the decision, and the cost of each solver."""
+    """Two tables of a plan: the decision, and the cost of each solver."""
     told = {
         "solver": f"{plan['solver']}: {plan['reason']}",
         "weights": f"{plan['n_weights']:,}",
@@ -202,5 +202,5 @@ def plan_tables(plan: dict[str, Any]) -> list[Group]:
         )
         for name, cost in plan["costs"].items()
     ]
-    heads = ("solver", "operations", "memory, GiB", "disk, GiB", "cannot be used")
-    return [facts("Plan", told), table("Cost of each solver", heads, rows, right=(1, 2, 3))]
+    columns = ("solver", "operations", "memory (GiB)", "disk (GiB)", "cannot be used because")
+    return [facts("Plan", told), table("Cost of each solver", columns, rows, right=(1, 2, 3))]
