@@ -420,7 +420,7 @@ def test_an_option_that_makes_no_sense_is_explained(run, arguments, word):
 
 
 def test_an_element_of_the_validation_set_that_is_not_trained_is_found_before_training(run, monkeypatch):
-    monkeypatch.setattr("qml_lightning.fit", lambda *_, **__: pytest.fail("training began"))
+    monkeypatch.setattr("qml_lightning.api.Request.fit", lambda *_, **__: pytest.fail("training began"))
     ase.io.write("gold.extxyz", Atoms("Au2", [[0, 0, 0], [0, 0, 2.5]], info={"energy": 1.0}))
     code, _, err = run("train", "ethanol:train", "-m", "m.safetensors", "--valid", "gold.extxyz", "--no-label-check")
     assert code == 2
@@ -441,7 +441,7 @@ def test_what_nobody_foresaw_is_no_traceback_unless_asked_for(run, model, monkey
     def broken(*_, **__):
         raise ZeroDivisionError("a bug")
 
-    monkeypatch.setattr("qml_lightning.model.file.load_model", broken)
+    monkeypatch.setattr("qml_lightning.api.load", broken)
     code, _, err = run("evaluate", model, "ethanol:test")
     assert code == 1
     assert "--debug" in err
@@ -453,7 +453,7 @@ def test_running_out_of_memory_midway_is_told_as_such(run, model, monkeypatch):
     def hungry(*_, **__):
         raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried …")
 
-    monkeypatch.setattr("qml_lightning.model.file.load_model", hungry)
+    monkeypatch.setattr("qml_lightning.api.load", hungry)
     assert run("evaluate", model, "ethanol:test")[0] == 3
 
 
@@ -482,8 +482,8 @@ def test_help_of_every_command_teaches_with_examples():
 def test_interrupting_ends_with_130_and_leaves_nothing_behind(tmp_path):
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     started = subprocess.Popen(
-        [sys.executable, "-c", "from qml_lightning import cli; import qml_lightning as q, time, sys\n"
-         "q.fit = lambda *a, **k: (print('working', flush=True), time.sleep(60))\n"
+        [sys.executable, "-c", "from qml_lightning import api, cli; import time, sys\n"
+         "api.Request.fit = lambda *a, **k: (print('working', flush=True), time.sleep(60))\n"
          "sys.exit(cli.main(['train', 'ethanol:train', '-m', 'm.safetensors', '--no-label-check']))"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored by what runs in the background

@@ -126,7 +126,7 @@ def test_an_update_that_cannot_be_solved_leaves_model_and_equations_as_they_were
         raise SolveError("singular")
 
     before = {file.name: file.read_bytes() for file in Path().iterdir()}
-    monkeypatch.setattr("qml_lightning.training.equations.solve", unsolvable)
+    monkeypatch.setattr("qml_lightning.training.solvers.direct.solve_terms", unsolvable)
     assert run("update", "a.safetensors", "ethanol:train@40:60", "--equations", "a.eq")[0] == 5
     assert {file.name: file.read_bytes() for file in Path().iterdir()} == before
 
