@@ -46,8 +46,8 @@ sanitize: setup
 	QML_LIGHTNING_LIBRARY=build/sanitized/libqml_lightning.so ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	UBSAN_OPTIONS=print_stacktrace=1 \
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
-	$(BIN)/python -m pytest --capture=sys tests/test_native_*.py --deselect \
-	tests/test_native_predictor.py::test_a_thousand_steps_take_no_more_memory_than_the_first_ones
+	$(BIN)/python -m pytest --capture=sys tests/kernels --deselect \
+	tests/kernels/test_native_predictor.py::test_a_thousand_steps_take_no_more_memory_than_the_first_ones
 
 # Several threads inside the library at once, each with a team of one: GCC's OpenMP runtime tells the sanitizer nothing
 # of how it hands work to a team, so larger teams would be reported where there is no race.

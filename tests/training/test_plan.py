@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 
+from places import ROOT
 from qml_lightning.api import Request
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError, ResourceError
@@ -130,7 +131,7 @@ def test_train_tells_the_plan_and_stops(tmp_path, monkeypatch, capsys):
 
 
 def test_the_docs_show_what_excludes_what():
-    page = (Path(__file__).parent.parent / "docs" / "scaling.md").read_text()
+    page = (ROOT / "docs" / "scaling.md").read_text()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
     solvers = rows[0][1:]
     shown = {(solver, row[0]): cell for row in rows for solver, cell in zip(solvers, row[1:]) if len(row) == 4}

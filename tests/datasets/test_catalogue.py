@@ -14,11 +14,11 @@ import pytest
 import torch
 from ase import Atoms
 
+from places import ROOT
 from qml_lightning.datasets import catalogue, load
 from qml_lightning.errors import InputError
 from qml_lightning.machine.files import sha256
 
-ROOT = Path(__file__).resolve().parents[1]
 EMBEDDED = ROOT / "src" / "qml_lightning" / "datasets" / "data" / "ethanol.npz"
 
 

@@ -7,18 +7,18 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
+from places import HELPERS, ROOT
 from qml_lightning.kernels import native
 
 pytestmark = pytest.mark.skipif(
     (_why := native.why_not(torch.device("cpu"), torch.float32)) is not None, reason=f"native kernels: {_why}"
 )
 
-HEADER = Path(__file__).parents[1] / "native" / "include" / "qml_lightning.h"
+HEADER = ROOT / "native" / "include" / "qml_lightning.h"
 GROUPS = ["features", "tangents", "fchl19", "predictor", "small"]
 SEED = 0
 
@@ -27,7 +27,7 @@ SEED = 0
 def calls() -> dict[str, tuple[list[dict[str, str]], str]]:
     """By group: what the program that makes the calls said, and how it ended where it crashed."""
     said: dict[str, tuple[list[dict[str, str]], str]] = {}
-    calls_in = str(Path(__file__).with_name("native_fuzz_calls.py"))
+    calls_in = str(HELPERS / "native_fuzz_calls.py")
     while len(said) < len(GROUPS):
         program = [sys.executable, calls_in, str(SEED), *GROUPS[len(said) :]]
         done = subprocess.run(program, capture_output=True, text=True)

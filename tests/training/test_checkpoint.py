@@ -18,6 +18,7 @@ from safetensors.torch import load_file
 import qml_lightning.training.equations_file
 from full_disk import files_up_to
 from killed_fit import MOMENTS, SETTINGS, SIZES, checkpoint_of, data
+from places import HELPERS
 from qml_lightning import fit
 from qml_lightning.atoms.structures import Labels
 from qml_lightning.cli import main
@@ -62,7 +63,7 @@ def stopped(path, settings=SETTINGS, *, at=16, of=None, **options) -> Path:
 def killed(tmp_path_factory) -> Path:
     """Where the checkpoints are of fits that were killed, one at each moment."""
     folder = tmp_path_factory.mktemp("killed")
-    script = Path(__file__).parent / "killed_fit.py"
+    script = HELPERS / "killed_fit.py"
     done = subprocess.run([sys.executable, script, folder], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == dict.fromkeys(MOMENTS, -signal.SIGKILL), done.stderr
     return folder

@@ -13,22 +13,22 @@ import numpy as np
 import pytest
 import torch
 
+from places import ROOT
 from small_models import molecules
 
-ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks.harness import command, drawing  # noqa: E402
-from benchmarks.harness.benchmark import CELL, Benchmark, Comparison, Options, earlier, entries, key_of  # noqa: E402
-from benchmarks.harness.places import FIGURES, RESULTS, SHARED_DATA  # noqa: E402
-from benchmarks.harness.processes import apart  # noqa: E402
-from benchmarks.harness.runner import in_order, run  # noqa: E402
-from benchmarks.harness.tables import digits, table  # noqa: E402
-from benchmarks.pages import blocks, headlines, results  # noqa: E402
-from benchmarks.paper import FEATURES, PREDICTION_TIMES, TRAINING_TIMES, bpa  # noqa: E402
-from benchmarks.peers.environments import PEERS, PeerFailed, _called  # noqa: E402
-from benchmarks.rooms import BENCHMARKS, ROOMS  # noqa: E402
-from benchmarks.studies import gram_precision  # noqa: E402
+from benchmarks.harness import command, drawing
+from benchmarks.harness.benchmark import CELL, Benchmark, Comparison, Options, earlier, entries, key_of
+from benchmarks.harness.places import FIGURES, RESULTS, SHARED_DATA
+from benchmarks.harness.processes import apart
+from benchmarks.harness.runner import in_order, run
+from benchmarks.harness.tables import digits, table
+from benchmarks.pages import blocks, headlines, results
+from benchmarks.paper import FEATURES, PREDICTION_TIMES, TRAINING_TIMES, bpa
+from benchmarks.peers.environments import PEERS, PeerFailed, _called
+from benchmarks.rooms import BENCHMARKS, ROOMS
+from benchmarks.studies import gram_precision
 
 SLOW = ("distributed",)  # starts processes by torchrun
 EVERY = pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)

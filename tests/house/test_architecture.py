@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parent.parent / "src" / "qml_lightning"
+from places import ROOT
+
+PACKAGE = ROOT / "src" / "qml_lightning"
 
 # Reading order. A module imports only modules that stand before it: in its own room, or in an earlier room. A room's
 # name stands for its `__init__`, which comes last in the room.

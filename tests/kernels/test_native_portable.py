@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[1]
+from places import ROOT
+
 SOURCES = sorted(set((ROOT / "native" / "src").glob("*.cpp")) - {ROOT / "native" / "src" / "glibc.cpp"})  # x86-64 alone
 COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
 ELSEWHERE = ["-U__SSE2__", "-U__SSE__", "-U__MMX__", "-DQML_ISA=baseline", "-DQML_VECTOR_BYTES=16"]
