@@ -23,7 +23,30 @@ public:
   int64_t block_size() const { return 64; }
   int64_t n_blocks() const { return (count + 63) / 64; }
 
-  template <class Consume> void forward(int64_t block, const V *x, V *, Consume consume) const {
+  // y = matrix x, the rows of one block.
+  void forward(int64_t block, const V *x, V *y) const {
+    each_tile(block, x, [&](auto n, int at, const V *v) QML_INLINE_LAMBDA {
+      for (int i = 0; i < decltype(n)::value; ++i) y[at + i] = v[i];
+    });
+  }
+
+  // exchange(Index<n>, row, y, gradient): as in Hadamard.
+  template <class Back, class Exchange>
+  void there_and_back(const Back &back, int64_t block, const V *x, V *, Vector<typename Back::real> *back_scratch,
+                      Vector<typename Back::real> *slope, Exchange exchange) const {
+    constexpr int parts = parts_of<typename Back::real, real>;
+    each_tile(block, x, [&](auto n, int at, V *v) QML_INLINE_LAMBDA {
+      constexpr int count = decltype(n)::value;
+      Vector<typename Back::real> gradient[parts][count];
+      exchange(n, at, v, gradient);
+      for (int part = 0; part < parts; ++part)
+        for (int i = 0; i < count; ++i) back_scratch[part * block_size() + at + i] = gradient[part][i];
+    });
+    for (int part = 0; part < parts; ++part) back.ascend(block, back_scratch + part * block_size(), slope + part * rank_);
+  }
+
+  // consume(Index<n>, row, y): the rows of one block, n at a time.
+  template <class Consume> QML_INLINE void each_tile(int64_t block, const V *x, Consume consume) const {
     const int64_t first = block * block_size(), last = end(first);
     int64_t f = first;
     for (; f + tile <= last; f += tile) {
@@ -36,21 +59,6 @@ public:
       multiply<1>(matrix + f * rank_, x, y);
       consume(Index<1>{}, int(f - first), y);
     }
-  }
-
-  template <class Back, class Exchange>
-  void there_and_back(const Back &back, int64_t block, const V *x, V *scratch,
-                      Vector<typename Back::real> *back_scratch, Vector<typename Back::real> *slope,
-                      Exchange exchange) const {
-    constexpr int parts = parts_of<typename Back::real, real>;
-    forward(block, x, scratch, [&](auto n, int at, V *v) QML_INLINE_LAMBDA {
-      constexpr int count = decltype(n)::value;
-      Vector<typename Back::real> gradient[parts][count];
-      exchange(n, at, v, gradient);
-      for (int part = 0; part < parts; ++part)
-        for (int i = 0; i < count; ++i) back_scratch[part * block_size() + at + i] = gradient[part][i];
-    });
-    for (int part = 0; part < parts; ++part) back.ascend(block, back_scratch + part * block_size(), slope + part * rank_);
   }
 
   void ascend(int64_t block, const V *gradient, V *slope) const {

@@ -286,13 +286,16 @@ template <class io, class F> void choose(const qml_fchl19 &p, F f) {
 
 // f(Index<share>): the angular functions that lie side by side divide their number and fit into a vector.
 template <class Angular, class real, class F> void choose_share(const qml_fchl19 &p, F f) {
-  if constexpr (!Angular::has_sine) {
-    if constexpr (lanes_of<real> >= 4) {
+  constexpr bool four = lanes_of<real> >= 4;
+  if constexpr (Angular::known > 0) {
+    f(Index<four && Angular::known % 4 == 0 ? 4 : 2>{});
+  } else {
+    if constexpr (four) {
       if (p.n_angular % 4 == 0) return f(Index<4>{});
     }
     if (p.n_angular % 2 != 0) return f(Index<1>{});
+    f(Index<2>{});
   }
-  f(Index<2>{});
 }
 
 } // namespace fchl19

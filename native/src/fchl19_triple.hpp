@@ -102,6 +102,7 @@ template <class real> struct TripleSlopes {
 // cos theta and sin theta.
 template <class real> struct AngularPair {
   static constexpr bool has_sine = true;
+  static constexpr int known = 2; // how many functions
   static constexpr int64_t count(const qml_fchl19 &) { return 2; }
 
   Cross<real> normal;  // unit vector along v_j x v_k, 0 for collinear atoms: there the derivative of the sine is taken as 0
@@ -135,8 +136,9 @@ template <class real> struct AngularPair {
 };
 
 // cos(n theta), n < n_angular, as Chebyshev polynomials of cos theta. known: n_angular, or 0 for any.
-template <class real, int known> struct AngularSeries {
+template <class real, int known_> struct AngularSeries {
   static constexpr bool has_sine = false;
+  static constexpr int known = known_;
   static int64_t count(const qml_fchl19 &p) { return known ? known : p.n_angular; }
 
   Vector<real> cosine;

@@ -31,6 +31,31 @@ template <class real, class F> void with_linear_map(const qml_feature_map &map, 
   }
 }
 
+// The linear map of any kind and rank: frequencies come in blocks that are computed together.
+template <class real> struct LinearMap {
+  explicit LinearMap(const qml_feature_map &map);
+
+  // y[k] = product with row k of the block, for as many vectors x side by side as there are lanes
+  void forward(int64_t block, const Vector<real> *x, Vector<real> *y) const { forward_block(map, block, x, y); }
+
+  int64_t rank, n_frequencies, block_size, n_blocks;
+
+private:
+  template <class Map> void take(const Map &typed);
+  const qml_feature_map &map;
+  void (*forward_block)(const qml_feature_map &map, int64_t block, const Vector<real> *x, Vector<real> *y);
+};
+extern template struct LinearMap<float>;
+extern template struct LinearMap<double>;
+
+// f(Index<n>, k) for 0 <= k < count, n at a time: chains of operations that do not wait for each other.
+template <class F> QML_INLINE void over_frequencies(int64_t count, F f) {
+  constexpr int at_once = 4;
+  int64_t k = 0;
+  for (; k + at_once <= count; k += at_once) f(Index<at_once>{}, k);
+  for (; k < count; ++k) f(Index<1>{}, k);
+}
+
 // Pieces of one workspace, each aligned to a cache line.
 class Arena {
 public:

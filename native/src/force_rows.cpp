@@ -25,35 +25,36 @@ template <class real, class wide> struct Job {
 template <class real, class wide> struct Tile {
   int64_t first_block, last_block, begin, end;
   Vector<real> *input, *scratch, *formed;
-  Vector<wide> *tangents, *wide_scratch, *products;
+  Vector<wide> *tangents, *products;
   real *slopes; // (1 + paired, owners_in_group, end - begin), by the angle
 };
 
 constexpr int64_t frequencies_per_tile = 512;
 
 // `slopes`: those of first_atom, for the whole width of the tile.
-template <class real, class wide, class Map>
-void slopes_of_owners(const Job<real, wide> &job, const Map &map, const Frequencies<real> &frequencies,
+template <class real, class wide>
+void slopes_of_owners(const Job<real, wide> &job, const LinearMap<real> &map, const Frequencies<real> &frequencies,
                       const Tile<real, wide> &tile, int64_t first_atom, real *slopes) {
   typedef Vector<real> V;
   constexpr int lanes = lanes_of<real>;
   const bool paired = job.map.paired;
   const int64_t width = tile.end - tile.begin;
   const int count = int(smaller(lanes, job.n_atoms - first_atom));
-  V *cosine_part = tile.formed, *sine_part = tile.formed + map.block_size();
-  gather_rows(job.x + first_atom * map.rank(), count, map.rank(), tile.input);
+  V *cosine_part = tile.formed, *sine_part = tile.formed + map.block_size;
+  gather_rows(job.x + first_atom * map.rank, count, map.rank, tile.input);
   for (int64_t block = tile.first_block; block < tile.last_block; ++block) {
-    const int64_t start = block * map.block_size();
-    map.forward(block, tile.input, tile.scratch, [&](auto size, int at, V *v) QML_INLINE_LAMBDA {
-      unroll<decltype(size)::value>([&](auto i) QML_INLINE_LAMBDA {
-        const int k = at + decltype(i)::value;
-        const Turns<real> angle = frequencies.angle_of(v[decltype(i)::value], start + k);
+    const int64_t start = block * map.block_size;
+    const int64_t size = smaller(map.block_size, tile.end - start);
+    map.forward(block, tile.input, tile.scratch);
+    over_frequencies(size, [&](auto n, int64_t at) QML_INLINE_LAMBDA {
+      unroll<decltype(n)::value>([&](auto i) QML_INLINE_LAMBDA {
+        const int64_t k = at + decltype(i)::value;
+        const Turns<real> angle = frequencies.angle_of(tile.scratch[k], start + k);
         cosine_part[k] = -sine_of<real>(angle);
         if (paired) sine_part[k] = cosine_of<real>(angle);
       });
     });
     real *to = slopes + (start - tile.begin);
-    const int64_t size = smaller(map.block_size(), tile.end - start);
     store_rows<real>(cosine_part, size, count, to, width);
     if (paired) store_rows<real>(sine_part, size, count, to + owners_in_group * width, width);
   }
@@ -95,14 +96,13 @@ __attribute__((noinline)) void add_products(Vector<wide> *products, int64_t size
   }
 }
 
-template <class real, class wide, class WideMap>
-void add_tangents(const Job<real, wide> &job, const WideMap &map, const Frequencies<real> &frequencies,
+template <class real, class wide>
+void add_tangents(const Job<real, wide> &job, const LinearMap<wide> &map, const Frequencies<real> &frequencies,
                   const Tile<real, wide> &tile, int64_t first_atom, const int64_t *tangents, int count) {
-  typedef Vector<wide> W;
   constexpr int lanes = lanes_of<wide>;
   const int64_t width = tile.end - tile.begin;
   const wide *vector[lanes];
-  for (int i = 0; i < lanes; ++i) vector[i] = job.tangents + tangents[smaller(i, count - 1)] * map.rank();
+  for (int i = 0; i < lanes; ++i) vector[i] = job.tangents + tangents[smaller(i, count - 1)] * map.rank;
   Rows<real, wide> rows;
   rows.sine_columns = job.map.n_frequencies, rows.sine_slopes = owners_in_group * width;
   rows.amplitude = job.map.amplitude;
@@ -110,22 +110,19 @@ void add_tangents(const Job<real, wide> &job, const WideMap &map, const Frequenc
     rows.out[i] = job.out + job.row[tangents[i]] * job.stride + tile.begin;
     rows.slopes[i] = tile.slopes + (job.owner[tangents[i]] - first_atom) * width;
   }
-  gather_lanes(vector, map.rank(), tile.tangents);
+  gather_lanes(vector, map.rank, tile.tangents);
   for (int64_t block = tile.first_block; block < tile.last_block; ++block) {
-    const real *scale = frequencies.scale + block * map.block_size();
-    map.forward(block, tile.tangents, tile.wide_scratch, [&](auto size, int at, W *v) QML_INLINE_LAMBDA {
-      unroll<decltype(size)::value>([&](auto i) QML_INLINE_LAMBDA {
-        tile.products[at + decltype(i)::value] = v[decltype(i)::value] * wide(scale[at + decltype(i)::value]);
-      });
-    });
-    const int64_t column = block * map.block_size() - tile.begin, size = smaller(map.block_size(), width - column);
+    const real *scale = frequencies.scale + block * map.block_size;
+    const int64_t column = block * map.block_size - tile.begin, size = smaller(map.block_size, width - column);
+    map.forward(block, tile.tangents, tile.products);
+    for (int64_t k = 0; k < size; ++k) tile.products[k] *= wide(scale[k]);
     if (job.map.paired) add_products<true>(tile.products, size, count, column, rows);
     else add_products<false>(tile.products, size, count, column, rows);
   }
 }
 
-template <class real, class wide, class Map, class WideMap>
-void fill_tile(const Job<real, wide> &job, const Map &map, const WideMap &wide_map,
+template <class real, class wide>
+void fill_tile(const Job<real, wide> &job, const LinearMap<real> &map, const LinearMap<wide> &wide_map,
                const Frequencies<real> &frequencies, const Tile<real, wide> &tile) {
   for (int64_t t = 0; t < job.n_tangents;) {
     const int64_t first_atom = job.owner[job.order[t]] / owners_in_group * owners_in_group;
@@ -149,42 +146,40 @@ void force_rows(const qml_feature_map &given, int64_t n_atoms, const real *x, in
                 int threads) {
   if (n_tangents == 0) return;
   const Job<real, wide> job{given, n_atoms, x, n_tangents, tangents, owner, row, order, out, stride};
-  with_linear_map<real>(given, [&](const auto &map) {
-    typedef Vector<real> V;
-    typedef Vector<wide> W;
-    const int64_t n = map.n_frequencies(), n_blocks = map.n_blocks();
-    const int n_threads = useful_threads(threads, n_tangents * n);
-    const int64_t blocks = larger(1, smaller(frequencies_per_tile / map.block_size(), n_blocks / n_threads));
-    const int64_t n_tiles = ceil_divide(n_blocks, blocks), n_slopes = 2 * owners_in_group * blocks * map.block_size();
-    const int64_t held = map.rank() + 3 * map.block_size(), held_wide = map.rank() + 2 * map.block_size();
-    Arena arena(workspace(Frequencies<real>::bytes(given) + Widened<real, wide>::bytes(given) +
-                          Arena::bytes<V>(n_threads * held) + Arena::bytes<W>(n_threads * held_wide) +
-                          Arena::bytes<real>(n_threads * n_slopes)));
-    const Frequencies<real> frequencies(given, arena);
-    frequencies.fill(given, 0, given.n_frequencies);
-    const Widened<real, wide> widened(given, arena);
-    const auto wide_map = map.template in<wide>(widened.map);
-    V *vectors = arena.take<V>(n_threads * held);
-    W *wide_vectors = arena.take<W>(n_threads * held_wide);
-    real *slopes = arena.take<real>(n_threads * n_slopes);
+  const LinearMap<real> map(given);
+  typedef Vector<real> V;
+  typedef Vector<wide> W;
+  const int64_t n = map.n_frequencies, n_blocks = map.n_blocks;
+  const int n_threads = useful_threads(threads, n_tangents * n);
+  const int64_t blocks = larger(1, smaller(frequencies_per_tile / map.block_size, n_blocks / n_threads));
+  const int64_t n_tiles = ceil_divide(n_blocks, blocks), n_slopes = 2 * owners_in_group * blocks * map.block_size;
+  const int64_t held = map.rank + 3 * map.block_size, held_wide = map.rank + map.block_size;
+  Arena arena(workspace(Frequencies<real>::bytes(given) + Widened<real, wide>::bytes(given) +
+                        Arena::bytes<V>(n_threads * held) + Arena::bytes<W>(n_threads * held_wide) +
+                        Arena::bytes<real>(n_threads * n_slopes)));
+  const Frequencies<real> frequencies(given, arena);
+  frequencies.fill(given, 0, given.n_frequencies);
+  const Widened<real, wide> widened(given, arena);
+  const LinearMap<wide> wide_map(widened.map);
+  V *vectors = arena.take<V>(n_threads * held);
+  W *wide_vectors = arena.take<W>(n_threads * held_wide);
+  real *slopes = arena.take<real>(n_threads * n_slopes);
 
 #pragma omp parallel for schedule(dynamic) num_threads(n_threads)
-    for (int64_t i = 0; i < n_tiles; ++i) {
-      Tile<real, wide> tile;
-      tile.first_block = i * blocks;
-      tile.last_block = smaller(tile.first_block + blocks, n_blocks);
-      tile.begin = tile.first_block * map.block_size();
-      tile.end = smaller(n, tile.last_block * map.block_size());
-      tile.input = vectors + thread_number() * held;
-      tile.scratch = tile.input + map.rank();
-      tile.formed = tile.scratch + map.block_size();
-      tile.tangents = wide_vectors + thread_number() * held_wide;
-      tile.wide_scratch = tile.tangents + map.rank();
-      tile.products = tile.wide_scratch + map.block_size();
-      tile.slopes = slopes + thread_number() * n_slopes;
-      fill_tile(job, map, wide_map, frequencies, tile);
-    }
-  });
+  for (int64_t i = 0; i < n_tiles; ++i) {
+    Tile<real, wide> tile;
+    tile.first_block = i * blocks;
+    tile.last_block = smaller(tile.first_block + blocks, n_blocks);
+    tile.begin = tile.first_block * map.block_size;
+    tile.end = smaller(n, tile.last_block * map.block_size);
+    tile.input = vectors + thread_number() * held;
+    tile.scratch = tile.input + map.rank;
+    tile.formed = tile.scratch + map.block_size;
+    tile.tangents = wide_vectors + thread_number() * held_wide;
+    tile.products = tile.tangents + map.rank;
+    tile.slopes = slopes + thread_number() * n_slopes;
+    fill_tile(job, map, wide_map, frequencies, tile);
+  }
 }
 
 template void force_rows<float, float>(const qml_feature_map &, int64_t, const float *, int64_t, const float *,

@@ -90,21 +90,13 @@ public:
   int64_t block_size() const { return size; }
   int64_t n_blocks() const { return count / size; }
 
-  // consume(Index<n>, register, y): takes y = H D_n ... H D_1 x, n registers of the block at a time.
-  template <class Consume> QML_INLINE void forward(int64_t block, const V *x, V *scratch, Consume consume) const {
-    descend(block, x, scratch);
-    for (int i = 0; i < outer; ++i) {
-      V v[inner];
-      Inside::load(v, scratch, i);
-      Inside::transform(v);
-      consume(Index<inner>{}, i * inner, v);
-    }
-  }
+  // y = H D_n ... H D_1 x, all registers of the block.
+  void forward(int64_t block, const V *x, V *y) const;
 
-  // As forward, but exchange(Index<n>, register, y, gradient) turns y into a gradient by y, whose product with the
-  // transposed map, D_1 H ... D_n H, is added to slope. The way back may be in a wider type, that of the map `back`: then
-  // a vector of y is several of the gradient, the lanes in order, each part with its own `size` vectors of scratch and
-  // slope. In the same type `back_scratch` may be `scratch`.
+  // exchange(Index<n>, register, y, gradient) takes n registers of y = H D_n ... H D_1 x at a time and writes a gradient by
+  // y, whose product with the transposed map, D_1 H ... D_n H, is added to slope. The way back may be in a wider type, that
+  // of the map `back`: then a vector of y is several of the gradient, the lanes in order, each part with its own `size`
+  // vectors of scratch and slope. In the same type `back_scratch` may be `scratch`.
   template <class Back, class Exchange>
   QML_INLINE void there_and_back(const Back &back, int64_t block, const V *x, V *scratch,
                                  Vector<typename Back::real> *back_scratch, Vector<typename Back::real> *slope,
@@ -116,7 +108,16 @@ public:
       Vector<typename Back::real> gradient[parts][inner];
       Inside::load(v, scratch, i);
       Inside::transform(v);
-      exchange(Index<inner>{}, i * inner, v, gradient);
+      if constexpr (inner <= at_once) {
+        exchange(Index<inner>{}, i * inner, v, gradient);
+      } else { // in a loop: unrolled, each of the largest maps would take the compiler half a minute
+        for (int k = 0; k < inner; k += at_once) {
+          Vector<typename Back::real> some[parts][at_once];
+          exchange(Index<at_once>{}, i * inner + k, v + k, some);
+          for (int part = 0; part < parts; ++part)
+            for (int j = 0; j < at_once; ++j) gradient[part][k + j] = some[part][j];
+        }
+      }
       for (int part = 0; part < parts; ++part) back.begin_ascent(gradient[part], back_scratch + part * registers, i);
     }
     for (int part = 0; part < parts; ++part) back.ascend(block, back_scratch + part * registers, slope + part * registers);
@@ -126,15 +127,12 @@ public:
     Inside::transform(v);
     Inside::store(v, scratch, group);
   }
-  void ascend(int64_t block, V *scratch, V *slope) const {
-    for (int t = n_transforms - 1; t > 0; --t) turn(block, t, scratch);
-    if (begins_outside(0)) Outside::accumulate(sign_row(block, 0), scratch, slope);
-    else Inside::accumulate(sign_row(block, 0), scratch, slope);
-  }
+  void ascend(int64_t block, V *scratch, V *slope) const;
 
 private:
   static constexpr int registers = size / share;
   static constexpr int inner = square_root_of_power(registers), outer = registers / inner;
+  static constexpr int at_once = 8; // registers whose features are made side by side
   int n_transforms;
   int64_t count;
   const real *signs;
@@ -206,12 +204,46 @@ private:
     if (begins_outside(t)) Outside::turn(sign_row(block, t), y);
     else Inside::turn(sign_row(block, t), y);
   }
-  void descend(int64_t block, const V *x, V *y) const {
-    if (begins_outside(0)) Outside::begin(sign_row(block, 0), x, y);
-    else Inside::begin(sign_row(block, 0), x, y);
-    for (int t = 1; t < n_transforms; ++t) turn(block, t, y);
-  }
+  void descend(int64_t block, const V *x, V *y) const;
 };
+
+// Outside of the class, so that they are not inline: only linear_map.cpp compiles them.
+template <class real, int size, int share>
+void Hadamard<real, size, share>::forward(int64_t block, const V *x, V *y) const {
+  descend(block, x, y);
+  for (int i = 0; i < outer; ++i) {
+    V v[inner];
+    Inside::load(v, y, i);
+    Inside::transform(v);
+    Inside::store(v, y, i);
+  }
+}
+template <class real, int size, int share>
+void Hadamard<real, size, share>::descend(int64_t block, const V *x, V *y) const {
+  if (begins_outside(0)) Outside::begin(sign_row(block, 0), x, y);
+  else Inside::begin(sign_row(block, 0), x, y);
+  for (int t = 1; t < n_transforms; ++t) turn(block, t, y);
+}
+template <class real, int size, int share>
+void Hadamard<real, size, share>::ascend(int64_t block, V *scratch, V *slope) const {
+  for (int t = n_transforms - 1; t > 0; --t) turn(block, t, scratch);
+  if (begins_outside(0)) Outside::accumulate(sign_row(block, 0), scratch, slope);
+  else Inside::accumulate(sign_row(block, 0), scratch, slope);
+}
+
+#define QML_HADAMARD_OF_RANKS(extern_template, real)                                                                    \
+  extern_template class Hadamard<real, 2>;                                                                             \
+  extern_template class Hadamard<real, 4>;                                                                             \
+  extern_template class Hadamard<real, 8>;                                                                             \
+  extern_template class Hadamard<real, 16>;                                                                            \
+  extern_template class Hadamard<real, 32>;                                                                            \
+  extern_template class Hadamard<real, 64>;                                                                            \
+  extern_template class Hadamard<real, 128>;                                                                           \
+  extern_template class Hadamard<real, 256>;                                                                           \
+  extern_template class Hadamard<real, 512>;                                                                           \
+  extern_template class Hadamard<real, 1024>;
+QML_HADAMARD_OF_RANKS(extern template, float)
+QML_HADAMARD_OF_RANKS(extern template, double)
 
 } // namespace QML_ISA
 } // namespace qml
