@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from ..adapters.ase import QMLLightning
 
-# Float32 serves prediction while its random error of energies is below this, in eV per √atom. With more, energies cannot
-# be differentiated numerically, and line searches fail (benchmarks, study energy_noise).
+# Float32 serves prediction while its random error of energies is below this, in eV per √atom. With more, energies
+# cannot be differentiated numerically, and line searches fail (benchmarks, study energy_noise).
 NOISE_ALLOWED = 2e-5
 
 
