@@ -22,6 +22,8 @@ from .recipe import Recipe
 FORMAT = "qml-lightning"
 # Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind.
 FORMAT_VERSION = 3
+# First part of the names of tensors that belong to the representation.
+REPRESENTATION = "representation."
 
 
 def common_header(model: Model, kind: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -80,6 +82,7 @@ def basis_tensors(basis: Basis) -> dict[str, Tensor]:
         "projection": basis.projection.matrices,
         "explained": basis.projection.explained,
         "phases": torch.stack([m.phases for m in basis.maps]),
+        **{REPRESENTATION + name: tensor for name, tensor in basis.drawn.items()},
     }
     for name in ("signs", "row_scale", "matrix"):
         parts = [getattr(m, name) for m in basis.maps]
@@ -105,7 +108,13 @@ def read_basis(header: Mapping[str, Any], file: Any) -> Basis:
     maps = tuple(
         FeatureMap(paired=features.paired, **{name: tensor[e] for name, tensor in read.items()}) for e in range(n)
     )
-    return Basis(elements, recipe, read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank), maps)
+    drawn = {
+        name.removeprefix(REPRESENTATION): file.get_tensor(name)
+        for name in file.keys()  # noqa: SIM118 (not a dict)
+        if name.startswith(REPRESENTATION)
+    }
+    size = recipe.representation.arguments(n, drawn).size
+    return Basis(elements, recipe, read_axes(file, size, n, recipe.rank), maps, drawn)
 
 
 def read_axes(file: Any, size: int, n_elements: int, rank: int) -> Projection:
