@@ -227,10 +227,10 @@ def added(one: Part, other: Part) -> Part:
     return together
 
 
-def lower_tiles(gram: Tensor) -> Iterator[tuple[int, int, Tensor]]:
+def lower_tiles(gram: Tensor, height: int = GRAM_TILE) -> Iterator[tuple[int, int, Tensor]]:
     """Views of the lower triangle as tiles, each with its first and last row: (last − first, last)."""
-    for first in range(0, gram.shape[0], GRAM_TILE):
-        last = min(first + GRAM_TILE, gram.shape[0])
+    for first in range(0, len(gram), height):
+        last = min(first + height, len(gram))
         yield first, last, gram[first:last, :last]
 
 

@@ -19,11 +19,10 @@ from torch import Tensor
 
 from ..errors import InputError, QMLError
 from ..linear.krylov import WINDOW, Iteration, State
-from ..machine.compute import Compute
 from ..machine.files import sweep_up
 from ..machine.ranks import Ranks
 from ..machine.tensors import open_tensors, write_tensors
-from ..model.basis import Basis
+from ..model.basis import Basis, tensors_of_map
 from ..model.recipe import Recipe
 from .chosen import Chosen
 from .equations import Equations
@@ -48,6 +47,7 @@ class Checkpoint:
         self.path, self.seconds = path, seconds
         self._last = time.monotonic()
         sweep_up(path)
+        self.share = "" if ranks is None else f"rank {ranks.rank} of {ranks.size}"
         # ranks resume together or not at all
         self.found = path.exists() if ranks is None else ranks.all(path.exists())
 
@@ -93,18 +93,18 @@ class EquationsCheckpoint(Checkpoint):
     def basis(self) -> Basis | None:
         return read_equations_basis(self.path) if self.found else None
 
-    def after(self, equations: Equations, done: int, of: int, share: str = "") -> None:
+    def after(self, equations: Equations, done: int, of: int) -> None:
         """Write a checkpoint if it is time and next to no rows wait."""
         longest = max(equations.grams, key=lambda part: part.n, default=None)
         if not self.due or (longest is not None and longest.waiting.n and done < of):
             return
-        position = Position(done, of, share)
+        position = Position(done, of, self.share)
         self._write(
             lambda: save_equations(equations, self.path, overwrite=True, position=position),
             f"{done} of {of} structures",
         )
 
-    def read(self, problem: Problem, basis: Basis, compute: Compute, share: str = "") -> tuple[Equations, int] | None:
+    def read(self, problem: Problem, basis: Basis, device: torch.device | str) -> tuple[Equations, int] | None:
         """Equations and the number of structures in them; None if there is no checkpoint yet.
 
         Data (fingerprints, kinds of labels), given reference energies and basis must be those of the checkpoint. Ridge
@@ -112,12 +112,12 @@ class EquationsCheckpoint(Checkpoint):
         """
         if not self.found:
             return None
-        equations, position = load_state(self.path, device=compute.device)
+        equations, position = load_state(self.path, device=device)
         if position is None:
             raise self._refused("it holds finished equations: use merge or update")
         why = _difference(equations, problem, basis)
-        if not why and position.share != share:
-            why = f"it is of {position.share or 'one process'}, not of {share or 'one process'}"
+        if not why and position.share != self.share:
+            why = f"it is of {position.share or 'one process'}, not of {self.share or 'one process'}"
         if why:
             raise self._refused(why)
         return replace(equations, basis=equations.basis.with_recipe(basis.recipe)), position.done
@@ -141,8 +141,8 @@ def _difference(equations: Equations, problem: Problem, basis: Basis) -> str:
 
 def iteration_identity(basis: Basis, chosen: Chosen, fingerprints: Tensor) -> dict[str, Any]:
     """Header entries that tell one iteration from another: recipe, and digests of labelled structures and basis."""
-    tensors = (t for m in basis.maps for t in (m.phases, m.signs, m.row_scale, m.matrix) if t is not None)
-    digests = {"data": _digest([fingerprints]), "basis": _digest([basis.projection.matrices, *tensors])}
+    drawn = (tensor for feature_map in basis.maps for tensor in tensors_of_map(feature_map).values())
+    digests = {"data": _digest([fingerprints]), "basis": _digest([basis.projection.matrices, *drawn])}
     return chosen.header() | digests
 
 
@@ -150,8 +150,9 @@ def _iteration_difference(theirs: Mapping[str, Any], mine: Mapping[str, Any]) ->
     """First difference between two iterations by their headers, in words; empty if there is none."""
     before, now = Recipe.from_dict(theirs["recipe"]), Recipe.from_dict(mine["recipe"])
     # the point where it ends does not change its steps
-    ends = {"most_iterations": before.solver.most_iterations, "tolerance": before.solver.tolerance}
-    if before != replace(now, solver=replace(now.solver, **ends)):
+    ends = before.solver
+    solver = replace(now.solver, most_iterations=ends.most_iterations, tolerance=ends.tolerance)
+    if before != replace(now, solver=solver):
         return "the recipe is another one"
     if theirs["data"] != mine["data"]:
         return "the structures or their labels are others"

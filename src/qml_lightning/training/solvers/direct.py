@@ -28,7 +28,7 @@ from ..equations import Equations, empty, gather
 from ..equations_file import save_equations
 from ..problem import Learn, Problem
 from ..rows import Pass
-from ..shared_gather import gather_by_ranks, share_name
+from ..shared_gather import gather_by_ranks
 from .task import Fitted, Task
 
 
@@ -55,19 +55,18 @@ def _gathered(task: Task) -> tuple[Equations, dict[str, Any]]:
     problem, compute, checkpoint = task.problem, task.compute, task.checkpoint
     assert checkpoint is None or isinstance(checkpoint, EquationsCheckpoint)
     most = batch_limit(task.basis.n_weights, problem, compute.memory)
-    share = share_name(compute.ranks)
-    kept = None if checkpoint is None else checkpoint.read(problem, task.basis, compute, share)
+    kept = None if checkpoint is None else checkpoint.read(problem, task.basis, compute.device)
     if kept is None:
         equations, done = empty(problem, task.basis, task.chosen, device=compute.device), 0
     else:
         equations, done = kept
         problem = replace(problem, baseline=equations.references.origin)
     ready, how, report = task.basis.ready(compute), Pass(first=done, most=most), dict[str, Any](solver="direct")
+    after = None if checkpoint is None else checkpoint.after
     if compute.ranks is None:
-        gather(equations, ready, problem, task.tell, how, None if checkpoint is None else checkpoint.after)
+        gather(equations, ready, problem, task.tell, how, after)
     else:
-        ranks = compute.ranks
-        report["ranks"] = gather_by_ranks(equations, ready, problem, ranks, task.tell, how, checkpoint)
+        report["ranks"] = gather_by_ranks(equations, ready, problem, compute.ranks, task.tell, how, after)
     if equations.grams:
         report["accumulation"] = equations.grams[0].accumulation
     return equations, report
