@@ -23,11 +23,8 @@ MESSAGE_BYTES, MESSAGE_ROWS = 64 * 1024**2, 256
 
 def share(problem: Problem, ranks: Ranks) -> Problem:
     """Structures of this rank: neighbouring ones, with about as many rows and atoms on every rank."""
-    structures = problem.structures
-    cost = structures.counts.clone()
-    for kind, target in problem.targets.items():
-        known = target.isfinite().sum(1) if target.dim() == 2 else target.isfinite().long()
-        cost.index_add_(0, structures.structure_of_atom if kind == "forces" else torch.arange(len(structures)), known)
+    rows = torch.bincount(problem.structure_of_rows, minlength=len(problem.structures))
+    cost = problem.structures.counts + rows
     middle = cost.cumsum(0).double() - cost / 2
     owner = (middle / float(cost.sum()) * ranks.size).long()
     return problem.select((owner == ranks.rank).nonzero()[:, 0])

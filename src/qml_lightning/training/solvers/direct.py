@@ -112,17 +112,14 @@ def solved(equations: Equations, recipe: Recipe | None = None, ridge: Ridge | No
     recipe = equations.recipe if recipe is None else recipe
     ridge = Ridge(recipe.ridge, equations.chosen.ridge.least) if ridge is None else ridge
     fitted = solve_equations(equations, recipe, ridge, **{"use_up": False, **options})
-    return fitted.potential(equations.basis.with_recipe(recipe), provenance_of(equations))
+    return _potential(equations, recipe, fitted)
 
 
-def provenance_of(equations: Equations) -> Provenance:
-    """Provenance of a model from these equations."""
-    return Provenance.here(
-        data=equations.data,
-        structures=len(equations.structures),
-        atoms=equations.atoms,
-        choice=equations.chosen.evidence,
-    )
+def _potential(equations: Equations, recipe: Recipe, fitted: Fitted) -> Potential:
+    """The potential of a solution of these equations."""
+    n, evidence = len(equations.structures), equations.chosen.evidence
+    about = Provenance.here(data=equations.data, structures=n, atoms=equations.atoms, choice=evidence)
+    return fitted.potential(equations.basis.with_recipe(recipe), about)
 
 
 def equations_of(
@@ -190,11 +187,10 @@ def sweep(
         for ridge, weights in zip(ridges, ridge_path(terms, ridges), strict=True):
             replace(weighted, ridge=ridge).check()
             fitted = Fitted(Solution(weights, ridge, False, {"solver": "direct"}), baseline, equations.rows)
-            potential = fitted.potential(equations.basis.with_recipe(weighted), provenance_of(equations))
             errors = {
                 kind: (term.squared_error(weights) / term.part.n) ** 0.5
                 for kind, term in zip(equations.parts, terms, strict=True)
                 if term.part.n
             }
-            points.append(Point(energy_weight, ridge, potential, errors))
+            points.append(Point(energy_weight, ridge, _potential(equations, weighted, fitted), errors))
     return points
