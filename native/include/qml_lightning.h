@@ -3,8 +3,8 @@
  * Every function comes for float and for double (suffix _f32, _f64), works on the caller's memory, runs on at most
  * `threads` OpenMP threads, and gives the same bits for the same input and thread count. It returns QML_OK or an
  * error code; the reason, in words, is then `qml_last_error()` of the calling thread. Nothing is written on error.
- * Arrays are dense, last index fastest. `real` is float or double, as the suffix says. What can be told from inside is
- * checked: sizes and their products, indices, order, numbers that are not finite. Lengths of arrays cannot.
+ * Arrays are dense, last index fastest. `real` is float or double, as the suffix says. Sizes and
+ * their products, indices, order and numbers that are not finite are checked; lengths of arrays cannot be.
  */
 #ifndef QML_LIGHTNING_H
 #define QML_LIGHTNING_H
@@ -173,7 +173,7 @@ typedef struct {
 int32_t qml_predictor_create(const qml_model *model, qml_predictor **out);
 void qml_predictor_destroy(qml_predictor *predictor);
 
-/* How often pairs were listed. */
+/* Number of neighbour lists made so far. */
 int64_t qml_predictor_lists_made(const qml_predictor *predictor);
 
 /* Structure s owns the atoms offsets[s] <= i < offsets[s + 1]; element (atoms) counts as the model's do; positions
@@ -185,7 +185,7 @@ int32_t qml_predictor_predict(qml_predictor *predictor, int64_t n_structures, co
                               const uint8_t *periodic, double *energies, double *atom_energies, double *forces,
                               double *virial, int32_t threads);
 
-/* The same for pairs that an engine has listed. Of n_all atoms the first n_centres have neighbours (the others are
+/* Prediction from pairs that an engine has listed. Of n_all atoms the first n_centres have neighbours (the others are
  * copies, or belong to other processes): segments as above, (n_centres * n_elements + 1); neighbour (pairs) < n_all;
  * vectors (pairs, 3) from the centre. Pairs beyond the cutoff do not count.
  * Out: atom_energies (n_centres); forces (n_all, 3) and virial (3, 3), of all centres together, may be NULL. */

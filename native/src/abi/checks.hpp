@@ -1,4 +1,4 @@
-// What the C interface requires of its arguments: each of these returns, or fails in words.
+// Checks of the arguments of the C interface: each of them returns, or fails with a sentence.
 #pragma once
 
 #include "abi/errors.hpp"
@@ -16,7 +16,7 @@ constexpr double farthest = 1e9; // A
 void require(const char *function, const char *name, const void *pointer, int64_t size);
 void require_size(const char *function, const char *name, int64_t size, int64_t least = 0);
 void require_threads(const char *function, int32_t threads);
-// How many values an array of these dimensions has. Fails where no memory holds them: so no product of sizes that
+// Number of values in an array of these dimensions. Fails where no memory holds them: so no product of sizes that
 // follows can overflow.
 int64_t require_count(const char *function, const char *name, std::initializer_list<int64_t> dimensions);
 // A pointer to `count` values, none of them infinite or undefined.

@@ -38,7 +38,7 @@ void features(const qml_feature_map *map, int64_t n_atoms, const real *x, real *
   table<real>().features(*map, n_atoms, x, out, threads);
 }
 
-// That `count` vectors, each with the number of its row, can be added to rows of features.
+// Fails unless `count` vectors, each with the number of its row, can be added to rows of features.
 void require_rows(const char *function, const qml_feature_map *map, const int64_t *row, int64_t count, int64_t n_rows,
                   const double *out, int64_t stride) {
   require_size(function, "n_rows", n_rows);
@@ -124,7 +124,8 @@ int64_t require_tangents(const char *function, int64_t rank, int64_t n_tangents,
   return n_owned;
 }
 
-// Writes what is computed once it is known to be finite. To look through the tangents would take longer than to use them.
+// Computes into working memory and copies to `out` if all numbers are finite. Looking through the tangents beforehand
+// would take longer than using them.
 template <class wide, class F> void write_finite(const char *function, wide *out, int64_t count, F compute) {
   require(function, "out", out, count);
   wide *made = static_cast<wide *>(workspace(size_t(count) * sizeof(wide)));

@@ -9,9 +9,9 @@
 namespace qml {
 namespace QML_ISA {
 
-// Where a table of 32 numbers costs one instruction, sixteen octaves in two parts each are looked up: a part has a middle
-// m, and x^-e = m^-e (x / m)^-e with one polynomial for all, good enough for small exponents. Elsewhere, and in double,
-// by way of the logarithm.
+// x^-e. If a table of 32 numbers costs one instruction, it is looked up for 32 intervals, two in each octave of x: with
+// the middle m of an interval x^-e = m^-e (x / m)^-e, where one polynomial serves all intervals and is exact enough for
+// small exponents. Otherwise, and in double, it goes through the logarithm.
 template <class real> struct InversePower {
   static constexpr bool looks_up = table_size<real> == 32;
   static constexpr int terms = 8;

@@ -39,7 +39,7 @@ struct ScratchArena {
   }
 };
 
-// What follows from the parameters alone.
+// Constants and tables of one call, which follow from the parameters and from the largest number of neighbours.
 template <class real> struct Setup {
   qml_fchl19 p;
   int64_t padded2, padded3;    // grid points, whole vectors
@@ -126,7 +126,7 @@ template <class real> struct Neighbours {
   }
 
   // exp(-eta3 / 2 (r - R)^2) of every neighbour, each `share` times, (slots, whole vectors). A three-body Gaussian is a
-  // product of two of these and a factor without the grid (fchl19_triple.hpp).
+  // product of two of these and a factor without the grid (triple.hpp).
   template <int share> void gaussians_by_slot(real *out) const {
     constexpr int lanes = lanes_of<real>;
     const int64_t width = whole_vectors<real>(share * setup.p.n_radial3);

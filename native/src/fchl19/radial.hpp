@@ -66,7 +66,7 @@ template <class real> struct Combined {
   Vector<real> value, by_cosine, by_sine;
 };
 
-// The same with functions f_n of the mean distance, and the derivative by that.
+// Sum as above where the f_n are functions of the mean distance, with the derivative by that distance.
 template <class real> struct Contracted : Combined<real> {
   Vector<real> by_mean;
 

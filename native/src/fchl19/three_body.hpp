@@ -235,7 +235,7 @@ template <class real> struct Contraction {
     }
   }
 
-  // Of the neighbours j <= i < j + rows.
+  // Fills `sums` for the neighbours j <= i < j + rows.
   template <class Angular> QML_INLINE void fill(int64_t j, int64_t rows, int64_t slot) const {
     const Elements &here = elements[slot / lanes_of<real>];
     if (here.count == 1) return fill<Angular, 1>(j, rows, slot, here, 0);

@@ -36,7 +36,8 @@ template <class real> QML_INLINE Cross<real> cross(const Cross<real> &u, const C
 
 template <bool value_> struct Separated {};
 
-// What multiplies a radial and an angular function: fc(a) fc(b) (a b x)^-N3 (1 + 3 cos cos cos).
+// Geometry and weight of a triple. The weight multiplies a radial and an angular function:
+// fc(a) fc(b) (a b x)^-N3 (1 + 3 cos cos cos).
 //
 // With the scalar product d = v_j v_k the three cosines are d / ab, u / ax and v / bx, where u = a^2 - d and v = b^2 - d;
 // so all follow from d, u, v and 1 / x^2, without a root.

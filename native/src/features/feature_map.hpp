@@ -1,4 +1,4 @@
-// What the feature kernels share: the linear map as a type, and the constants of its frequencies.
+// Parts that the feature kernels share: the linear map, and the constants of its frequencies.
 #pragma once
 
 #include "features/dense.hpp"

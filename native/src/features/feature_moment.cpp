@@ -7,7 +7,7 @@ namespace qml {
 namespace QML_ISA {
 namespace {
 
-// As many atoms as there are lanes in a vector of `real`: several vectors of `wide`.
+// One atom in each lane of a vector of `real`, which is several vectors of `wide`.
 template <class real, class wide> struct Atoms {
   Vector<wide> coefficients[parts_of<wide, real>]; // 0 for the lanes without an atom
   const Vector<real> *x;                           // (rank)

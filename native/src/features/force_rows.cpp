@@ -60,7 +60,7 @@ void slopes_of_owners(const Job<real, wide> &job, const LinearMap<real> &map, co
   }
 }
 
-// Where the columns of a tile begin, for each of a group of tangents.
+// Pointers to the first column of a tile, for each tangent of a group.
 template <class real, class wide> struct Rows {
   double *out[lanes_of<wide>];
   const real *slopes[lanes_of<wide>];

@@ -95,7 +95,7 @@ public:
   typedef real_ real;
   typedef Vector<real> V;
   static constexpr int share = share_;
-  // The same map with every vector shared by more lanes.
+  // This map with every vector shared by more lanes.
   template <int lanes> using Shared = Hadamard<real, size, lanes>;
   // This map in another precision, from the same in that one.
   template <class other> static Hadamard<other, size, share> in(const qml_feature_map &map) {

@@ -10,7 +10,7 @@ namespace {
 // Numbers below which one thread is faster than two.
 constexpr int64_t small_work = 1 << 15;
 
-// Where the tangents of the owners from `first` on begin; owners ascend.
+// Index of the first tangent whose owner is `first` or a later one; owners ascend.
 int64_t lower_bound(const int64_t *owner, int64_t n, int64_t first) {
   int64_t low = 0, high = n;
   while (low < high) {

@@ -11,7 +11,7 @@ struct Chebyshev {
   static constexpr int most = 48;
   double power[most][most];
 
-  // Those below T_count.
+  // Tabulates the coefficients of the polynomials below T_count.
   explicit Chebyshev(int count) {
     for (int a = 0; a < count; ++a) {
       for (int d = 0; d < count; ++d) {

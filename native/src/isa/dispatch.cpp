@@ -1,4 +1,4 @@
-// Which instruction set serves, the last error, and the memory a thread keeps between calls.
+// Choice of the instruction set, the last error, and the memory that a thread keeps between calls.
 #include "abi/errors.hpp"
 #include "isa/kernels.hpp"
 

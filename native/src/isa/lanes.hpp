@@ -156,7 +156,7 @@ __attribute__((noinline)) void add_rows(Vector<real> *in, int64_t size, int coun
       [&](int i, int64_t k, real value) { rows[i][k] += factor * double(value); });
 }
 
-// As gather_rows and store_rows for rows shared by `share` lanes each, all lanes in use: element k * share + j in lane j
+// gather_rows and store_rows for rows shared by `share` lanes each, all lanes in use: element k * share + j in lane j
 // of its share.
 template <class real>
 void gather_shared(const real *x, int64_t count, int64_t rank, int share, Vector<real> *out) {

@@ -6,7 +6,7 @@
 namespace qml {
 namespace QML_ISA {
 
-// As many as one instruction looks up, or two.
+// Numbers in a table: as many as one instruction can look up, or two.
 template <class real> constexpr int table_size = QML_VECTOR_BYTES == 64 && sizeof(real) == 4 ? 32 : 16;
 
 // table[index % table_size]

@@ -3,7 +3,7 @@
 // An angle u = y s goes by t = y (s / 2 pi), with s / 2 pi in two parts: the rounding of t is found by a multiply-add and
 // added back, so t modulo a half turn is as good as the number y allows, for |u| up to 1e4 and beyond. What is left,
 // |t| <= 1/4, needs one polynomial each on the whole interval, and a sign where an odd number of half turns was taken off.
-// Error of the pair: below 2 units in the last place of 1, in float and in double (tests/test_native_features.py).
+// Error of the pair: below 2 units in the last place of 1, in float and in double (tests/kernels/test_native_features.py).
 #pragma once
 
 #include "isa/elementary.hpp"
@@ -70,7 +70,7 @@ template <class real> QML_INLINE Turns<real> turns(Vector<real> y, Vector<real> 
   return without_half_turns<real>(t, fma(y, low, product_rest<real>(y, high, t)));
 }
 
-// The same angle turned on by a phase of up to one turn.
+// `angle` plus a phase of up to one turn.
 template <class real> QML_INLINE Turns<real> turned_by(const Turns<real> &angle, Vector<real> phase) {
   Turns<real> out = without_half_turns<real>(angle.t + phase, Vector<real>{});
   out.sign ^= angle.sign;

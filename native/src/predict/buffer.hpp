@@ -1,4 +1,4 @@
-// Memory that is kept: a step of molecular dynamics finds what the step before it left.
+// Memory that is kept between calls, so that a step of molecular dynamics does not allocate.
 #pragma once
 
 #include <stddef.h>

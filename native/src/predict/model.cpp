@@ -1,4 +1,4 @@
-// Copies and roundings of what a model is made of.
+// Copies of the numbers of a model, rounded to one precision.
 #include "predict/model.hpp"
 
 #include "abi/checks.hpp"

@@ -8,7 +8,7 @@
 
 namespace qml {
 
-// What is wanted, all of it set to zero or to the baseline before; null: not wanted.
+// Outputs that are added to: the caller has set them to zero or to the baseline. Null pointers are not computed.
 struct Wanted {
   double *atom_energies;     // (centres)
   double *forces;            // (n_all, 3)

@@ -16,19 +16,12 @@ from .contract import (
     PredictorModel,
     RepresentationArguments,
     WholePath,
-)
+)  # fmt: skip
 
 __all__ = [
-    "BACKENDS",
-    "Angular",
-    "FCHL19Arguments",
-    "FeatureMap",
-    "Kernels",
-    "PredictorModel",
-    "RepresentationArguments",
-    "WholePath",
-    "kernels_for",
-]
+    "BACKENDS", "Angular", "FCHL19Arguments", "FeatureMap", "Kernels", "PredictorModel", "RepresentationArguments",
+    "WholePath", "kernels_for",
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

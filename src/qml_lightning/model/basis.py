@@ -21,8 +21,6 @@ from .recipe import Recipe
 ATOMS_AT_ONCE = 2048
 # Recipe fields that decide the rows. The seed and the sample of environments do so only through what was drawn.
 BASIS_FIELDS = ("representation", "rank", "features", "size_exponent", "precision")
-# Random tensors of a feature map.
-MAP_TENSORS = ("phases", "signs", "row_scale", "matrix")
 
 
 @dataclass(frozen=True)
@@ -72,13 +70,19 @@ class Basis:
             return found
         if not torch.equal(self.projection.matrices, other.projection.matrices):
             return "the axes of the projection, which each fit finds from its own data unless it is given a basis"
-        drawn = [(name, tensor, other.drawn[name]) for name, tensor in self.drawn.items()]
-        for mine, theirs in zip(self.maps, other.maps, strict=True):
-            drawn += [(name, getattr(mine, name), getattr(theirs, name)) for name in MAP_TENSORS]
-        for name, a, b in drawn:
-            if a is not None and not torch.equal(a, b):
-                return f"the {name} that were drawn at random (seeds {self.recipe.seed} and {other.recipe.seed})"
+        drawn = [(self.drawn, other.drawn)]
+        drawn += [(tensors_of_map(a), tensors_of_map(b)) for a, b in zip(self.maps, other.maps, strict=True)]
+        for mine, theirs in drawn:
+            for name, tensor in mine.items():
+                if not torch.equal(tensor, theirs[name]):
+                    return f"the {name} that were drawn at random (seeds {self.recipe.seed} and {other.recipe.seed})"
         return ""
+
+
+def tensors_of_map(feature_map: FeatureMap) -> dict[str, Tensor]:
+    """Tensors of a feature map, by name."""
+    found = {name: getattr(feature_map, name) for name in ("phases", "signs", "row_scale", "matrix")}
+    return {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
 def recipe_difference(one: Recipe, other: Recipe) -> str:

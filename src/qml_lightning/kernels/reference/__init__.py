@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from torch import Tensor
 
@@ -12,40 +12,14 @@ from .features import energy_and_slope, energy_rows, feature_moment, features, f
 from .tangents import tangent_products, tangent_sums
 
 __all__ = [
-    "KINDS",
-    "NAME",
-    "energy_and_slope",
-    "energy_rows",
-    "environments",
-    "environments_jacobian",
-    "environments_pullback",
-    "feature_moment",
-    "features",
-    "force_rows",
-    "linear",
-    "linear_transposed",
-    "predictor",
-    "tangent_products",
-    "tangent_sums",
-]
-
-
-class Kind(Protocol):
-    """Functions of one kind of representation; `p` has the type of that kind."""
-
-    def environments(self, p: Any, n_atoms: int, segments: Tensor, vectors: Tensor) -> Tensor: ...
-
-    def environments_pullback(
-        self, p: Any, n_atoms: int, segments: Tensor, vectors: Tensor, cotangent: Tensor
-    ) -> Tensor: ...
-
-    def environments_jacobian(
-        self, p: Any, n_atoms: int, segments: Tensor, vectors: Tensor, centre_element: Tensor, projections: Tensor
-    ) -> Tensor: ...
-
+    "KINDS", "NAME", "energy_and_slope", "energy_rows", "environments", "environments_jacobian",
+    "environments_pullback", "feature_moment", "features", "force_rows", "linear", "linear_transposed", "predictor",
+    "tangent_products", "tangent_sums",
+]  # fmt: skip
 
 NAME = "reference"
-KINDS: dict[str, Kind] = {FCHL19Arguments.kind: fchl19}
+# Modules with the functions `environments…` of each kind.
+KINDS: dict[str, Any] = {FCHL19Arguments.kind: fchl19}
 predictor = None  # prediction goes through these kernels one by one
 
 
@@ -54,14 +28,16 @@ def environments(p: RepresentationArguments, n_atoms: int, segments: Tensor, vec
 
     Pairs of centre i with neighbours of element e are segments[i·n + e] ≤ pair < segments[i·n + e + 1].
     """
-    return KINDS[p.kind].environments(p, n_atoms, segments, vectors)
+    out: Tensor = KINDS[p.kind].environments(p, n_atoms, segments, vectors)
+    return out
 
 
 def environments_pullback(
     p: RepresentationArguments, n_atoms: int, segments: Tensor, vectors: Tensor, cotangent: Tensor
 ) -> Tensor:
     """Gradient of Σ cotangent · environments by each pair vector, (pairs, 3)."""
-    return KINDS[p.kind].environments_pullback(p, n_atoms, segments, vectors, cotangent)
+    out: Tensor = KINDS[p.kind].environments_pullback(p, n_atoms, segments, vectors, cotangent)
+    return out
 
 
 def environments_jacobian(
@@ -76,4 +52,5 @@ def environments_jacobian(
 
     projections (elements, size, rank): the one of the centre's element applies.
     """
-    return KINDS[p.kind].environments_jacobian(p, n_atoms, segments, vectors, centre_element, projections)
+    out: Tensor = KINDS[p.kind].environments_jacobian(p, n_atoms, segments, vectors, centre_element, projections)
+    return out

@@ -25,7 +25,6 @@ class Representation(Protocol):
     @property
     def cutoff(self) -> float:
         """Largest distance of a neighbour that counts, in Å."""
-        ...
 
     def draw(self, n_elements: int, seed: int) -> dict[str, Tensor]:
         """Random tensors that belong to the representation, float64 on the CPU; they are stored with a model."""
@@ -33,11 +32,9 @@ class Representation(Protocol):
 
     def arguments(self, n_elements: int, drawn: Mapping[str, Tensor]) -> RepresentationArguments:
         """Arguments of the kernels, for `n_elements` elements; their `size` is the length of the vector."""
-        ...
 
     def describe(self) -> str:
         """Parameters in words, for people."""
-        ...
 
 
 KINDS: dict[str, type[Representation]] = {FCHL19.kind: FCHL19}
