@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 HOUSE = """
 errors
 machine: files tensors memory processes progress ranks compute
-atoms: units structures dataset neighbours
+atoms: units structures dataset cells neighbours
 kernels: arguments reference native native_predictor
 linear: compensated normal_equations cholesky ridge solution direct preconditioner krylov disk.tiles disk.solve disk
 model: representations.fchl19 representations projection features recipe recipe_file baseline basis provenance predictor
@@ -29,7 +29,7 @@ training: problem environments rows row_operator costs chosen equations equation
   solvers.iterative solvers fit
 exact: recipe groups covariance potential file fit
 api
-datasets: content npz frames entries unit_hints downloads catalogue readers writers
+datasets: usage archive xyz_sizes content npz frames entries unit_hints doubts downloads catalogue readers writers
 study: trends learning_curve tuning label_check
 adapters: ase ase_plugin
 report: style summary curve response

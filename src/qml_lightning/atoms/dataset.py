@@ -27,6 +27,7 @@ class Source:
     citation: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)  # label → the key of the file it was read from
     notes: tuple[str, ...] = ()  # decisions of the reader that a person should know
+    varies: tuple[str, ...] = ()  # charge, spin …: states that are not modelled and differ between the structures
     draws: tuple[str, ...] = ()  # subsample(100, seed=1) …
     parts: tuple[Source, ...] = ()  # of a concatenation
 
@@ -36,6 +37,7 @@ class Source:
             **asdict(self),
             "keys": dict(self.keys),
             "notes": list(self.notes),
+            "varies": list(self.varies),
             "draws": list(self.draws),
             "parts": [part.as_dict() for part in self.parts],
         }
@@ -115,6 +117,7 @@ def concatenate(datasets: Sequence[Dataset]) -> Dataset:
             units=INTERNAL,
             n_structures=sum(map(len, datasets)),
             citation="\n".join(dict.fromkeys(source.citation for source in sources if source.citation)),
+            varies=tuple(dict.fromkeys(state for source in sources for state in source.varies)),
             parts=sources,
         ),
     )

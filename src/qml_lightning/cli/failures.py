@@ -49,6 +49,8 @@ def _described(problem: BaseException) -> tuple[int, str, str]:
         return 3, ResourceError.__name__, (
             f"Not enough memory ({problem}). Use fewer features, fewer structures, or --precision float32."
         )  # fmt: skip
+    if isinstance(problem, RuntimeError) and "home directory" in str(problem):
+        return 2, InputError.__name__, "A path begins with ~ and the name of no user. Write the whole path."
     if isinstance(problem, OSError):
         return 2, InputError.__name__, f"{problem.strerror or problem}: {problem.filename or ''}".rstrip(": ")
     return 1, type(problem).__name__, (

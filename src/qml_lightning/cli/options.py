@@ -51,6 +51,11 @@ class DataOptions:
         Option(help="What forces are in, if not energy over length, such as Hartree/Bohr.",
                metavar="UNIT", rich_help_panel=DATA),
     ] = None  # fmt: skip
+    stress_unit: Annotated[
+        str | None,
+        Option(help="What stress is in, if not energy over volume: kbar, GPa; -kbar where compression is positive.",
+               metavar="UNIT", rich_help_panel=DATA),
+    ] = None  # fmt: skip
     energy_key: Annotated[
         str | None,
         Option(help='Name of the energies in the file; "" leaves them out.', metavar="KEY", rich_help_panel=DATA),
@@ -78,6 +83,7 @@ class DataOptions:
             energy_unit=self.energy_unit,
             length_unit=self.length_unit,
             force_unit=self.force_unit,
+            stress_unit=self.stress_unit,
             energy_key=self.energy_key,
             forces_key=self.forces_key,
             stress_key=self.stress_key,

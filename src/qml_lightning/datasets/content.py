@@ -16,6 +16,19 @@ from ..errors import InputError
 PER_ATOM = ("numbers", "positions", "forces")
 PER_FRAME = ("counts", "cells", "periodic", "energies", "stress", "rows")
 
+# Keys under which a file states its units, and the charge or spin of a frame.
+STATED = {
+    "energy": ("energy_unit", "energy_units", "e_unit"),
+    "length": ("length_unit", "length_units", "r_unit"),
+    "force": ("force_unit", "force_units", "f_unit"),
+    "stress": ("stress_unit", "stress_units", "s_unit"),
+}
+STATES = {
+    "charge": ("charge", "total_charge", "net_charge"),
+    "spin": ("spin", "total_spin"),
+    "multiplicity": ("multiplicity", "spin_multiplicity"),
+}
+
 # Index of each matrix element in the Voigt order xx, yy, zz, yz, xz, xy.
 VOIGT = np.array([[0, 5, 4], [5, 1, 3], [4, 3, 2]])
 
@@ -54,7 +67,8 @@ class Content:
     forces: np.ndarray | None = None  # (atoms, 3)
     stress: np.ndarray | None = None  # (frames, 3, 3)
     keys: Mapping[str, str] = field(default_factory=dict)  # label → key of the file
-    stated: Mapping[str, str] = field(default_factory=dict)  # energy, length, force → unit that the file states
+    states: Mapping[str, np.ndarray] = field(default_factory=dict)  # charge, spin … → (frames,), NaN where not stated
+    stated: Mapping[str, str] = field(default_factory=dict)  # energy, length, force, stress → unit that the file states
     citation: str = ""
     notes: tuple[str, ...] = ()
 
@@ -65,7 +79,8 @@ class Content:
         atoms = atoms_of(offsets, torch.from_numpy(index)).numpy()
         chosen = dict.fromkeys(PER_ATOM, atoms) | dict.fromkeys(PER_FRAME, index)
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: values[name][rows] for name, rows in chosen.items() if values[name] is not None})
+        arrays = {name: values[name][rows] for name, rows in chosen.items() if values[name] is not None}
+        return replace(self, states={name: state[index] for name, state in self.states.items()}, **arrays)
 
     @property
     def labelled(self) -> bool:

@@ -14,11 +14,12 @@ import numpy as np
 
 from ..atoms.dataset import Dataset, Source
 from ..atoms.structures import Labels, Structures
-from ..atoms.units import Units, energy_unit_named, force_unit_named, length_unit_named
+from ..atoms.units import Units, energy_unit_named, force_unit_named, length_unit_named, stress_unit_named
 from ..errors import InputError
 from ..machine.files import sha256
 from . import catalogue
 from .content import Content, LabelKeys, Wanted, structures_and_labels
+from .doubts import look_at, states_that_vary
 from .downloads import content_from_load_atoms, digest
 from .frames import content_of_atoms, read_frames
 from .npz import read_npz
@@ -45,12 +46,19 @@ class Address:
         if ":" not in self.slice_text:
             row = int(self.slice_text)
             return slice(row, row + 1 or None)
-        return slice(*(int(part) if part else None for part in self.slice_text.split(":")))
+        start, stop, step = (*(int(part) if part else None for part in self.slice_text.split(":")), None, None)[:3]
+        if step == 0:
+            raise InputError(f"@{self.slice_text} has a step of 0. Give another step, such as @::10 for every tenth.")
+        return slice(start, stop, step)
 
 
 def address(source: str | os.PathLike[str]) -> Address:
     """Parts of a source. If a file has exactly this name, the whole text is its path."""
     text = os.fspath(source)
+    try:
+        Path(text).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{text}: there is no such user. Write the whole path.") from error
     if Path(text).expanduser().is_file():
         return Address(text)
     slice_text = ""
@@ -72,6 +80,7 @@ def load(
     energy_unit: str | None = None,
     length_unit: str | None = None,
     force_unit: str | None = None,
+    stress_unit: str | None = None,
     split: str | None = None,
     limit: int | None = None,
     energy_key: str | None = None,
@@ -85,7 +94,8 @@ def load(
     `source` is a path (.npz, or any file that ASE reads), a path with a stored split (`set.npz:train`) or a slice
     (`run.traj@0:100`), or a name of the catalogue (`ethanol`, `rmd17_aspirin:train_01`). `limit` keeps only the first
     frames. Extended XYZ and ASE's formats are in eV and Å, unless units are given. A .npz file must state its units or
-    be in the catalogue; otherwise give `energy_unit`. A label whose key is given as "" is not read.
+    be in the catalogue; otherwise give `energy_unit`. `force_unit` and `stress_unit` (kbar, GPa; -kbar where
+    compression is positive) are for files that mix units. A label whose key is given as "" is not read.
     """
     given = address(source)
     if split is not None and given.split not in (None, split):
@@ -102,10 +112,11 @@ def load(
         labels=labels != "ignored",
     )
     found = _find(given.target, data_folder)
-    asked = {"energy": energy_unit, "length": length_unit, "force": force_unit}
+    asked = {"energy": energy_unit, "length": length_unit, "force": force_unit, "stress": stress_unit}
     content, stated, default = _read(found, wanted)
     units, notes = _units(found.name, content, asked, stated, default)
     structures, its_labels, more_notes = structures_and_labels(content, units, found.name)
+    more_notes += look_at(content, structures, its_labels, found.name)
     if labels == "required":
         _require_labels(structures, its_labels, content, found.name)
     entry = found.entry
@@ -119,6 +130,7 @@ def load(
         citation=entry.citation if entry else content.citation,
         keys=content.keys,
         notes=(*content.notes, *notes, *more_notes),
+        varies=states_that_vary(content.states),
         draws=(*([f"@{given.slice_text}"] if given.slice_text else ()), *([f"limit {limit}"] if limit else ())),
     )
     return Dataset(structures, its_labels, source_of_data)
@@ -139,7 +151,17 @@ def from_ase(
     wanted = Wanted(keys=LabelKeys(energy_key, forces_key, stress_key))
     content = content_of_atoms(list(enumerate(listed)), wanted, name)
     structures, labels, notes = structures_and_labels(content, catalogue.EV, name)
-    source = Source(name, "", digest(content), catalogue.EV, len(structures), keys=content.keys, notes=notes)
+    notes = (*content.notes, *notes, *look_at(content, structures, labels, name))
+    source = Source(
+        name,
+        "",
+        digest(content),
+        catalogue.EV,
+        len(structures),
+        keys=content.keys,
+        notes=notes,
+        varies=states_that_vary(content.states),
+    )
     return Dataset(structures, labels, source)
 
 
@@ -180,7 +202,8 @@ def _read(found: Found, wanted: Wanted) -> tuple[Content, Mapping[str, str], Uni
         assert entry is not None  # without a file there is an entry
         return content_from_load_atoms(entry, wanted, found.not_found), {}, catalogue.EV
     if path.suffix.lower() != ".npz":
-        return read_frames(path, wanted), {}, catalogue.EV
+        content = read_frames(path, wanted)
+        return content, content.stated, catalogue.EV
     if entry is None:
         content = read_npz(path, wanted)
         return content, content.stated, None
@@ -213,7 +236,8 @@ def _units(
 
     They are stated by the file or the catalogue, given by the user, or usual for the format.
     """
-    parse = {"energy": energy_unit_named, "length": length_unit_named, "force": force_unit_named}
+    parse = {"energy": energy_unit_named, "length": length_unit_named}
+    parse |= {"force": force_unit_named, "stress": stress_unit_named}
     wanted = {kind: parse[kind](text) for kind, text in asked.items() if text}
     known: dict[str, str] = {}
     for kind, text in stated.items():
@@ -230,6 +254,11 @@ def _units(
                 f"Mixed units: --{kind}-unit says {wanted[kind]}, but {name} is known to be in {known[kind]}. "
                 f"Leave out --{kind}-unit. (If you have converted the numbers, save them to a new file.)"
             )
+    if "stress" in wanted and "virial" in content.keys.get("stress", "").lower():
+        raise InputError(
+            f"{name} has virials ({content.keys['stress']}), which are energies, and no stress. Leave out "
+            "--stress-unit; --energy-unit says the unit of virials."
+        )
     units = known | wanted
     if "energy" not in units and default is None and content.labelled:
         raise InputError(
@@ -243,9 +272,8 @@ def _units(
             raise InputError(f"{name} does not say its unit of length, and {unusual} Add --length-unit Bohr, nm or Å.")
         notes = ("the file does not state its unit of length: Å is assumed",)
     default = default or catalogue.EV
-    return Units(
-        units.get("energy", default.energy), units.get("length", default.length), units.get("force", "")
-    ), notes
+    energy, length = units.get("energy", default.energy), units.get("length", default.length)
+    return Units(energy, length, units.get("force", ""), units.get("stress", "")), notes
 
 
 def _require_labels(structures: Structures, labels: Labels, content: Content, name: str) -> None:

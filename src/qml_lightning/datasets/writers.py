@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 import os
-from collections.abc import Callable, Iterator
-from typing import IO, Any
+from collections.abc import Iterator
 
 import numpy as np
 from torch import Tensor
@@ -15,8 +11,7 @@ from torch import Tensor
 from ..atoms.structures import Structures
 from ..errors import InputError
 from ..machine.files import atomic
-
-OPENERS: dict[str, Callable[..., IO[Any]]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
+from .xyz_sizes import OPENERS
 
 
 def write_extxyz(
