@@ -79,6 +79,8 @@ class Dataset:
         return self._drawn(order[:first], f"{text}[0]"), self._drawn(order[len(self) - second :], f"{text}[1]")
 
     def _permutation(self, seed: int) -> np.ndarray:
+        if not 0 <= seed < 2**32:
+            raise InputError(f"A seed is a number from 0 to 2^32 − 1, got {seed}.")
         # RandomState: its stream never changes, so a seed names the same structures with every future numpy
         return np.random.RandomState(seed).permutation(len(self))
 

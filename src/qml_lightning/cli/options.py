@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -29,6 +30,9 @@ Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist
 
 Repeated = Annotated[bool, Option("--repeated", help="Let structures count twice that are in already.")]
 LabelCheck = Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")]
+
+# Threads that one processor is given, at most: more of them only wait for each other.
+THREADS_OF_EACH = 16
 
 DATA, KEEP, MACHINE = "Data", "What to keep", "Machine"
 DATA_HELP = "PATH, PATH:SPLIT, PATH@SLICE, or a name of `qml-lightning datasets`."
@@ -156,6 +160,12 @@ class MachineOptions:
         """The device, after setting the number of threads; an InputError if it is not there."""
         import torch
 
+        most = THREADS_OF_EACH * (os.cpu_count() or 1)
+        if self.threads is not None and self.threads > most:
+            raise InputError(
+                f"--threads {self.threads} is too many for {os.cpu_count()} processors. Use at most {most}; as many as "
+                "there are processors are best."
+            )
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         try:

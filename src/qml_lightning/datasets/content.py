@@ -74,7 +74,7 @@ class Content:
 
     def select(self, index: np.ndarray) -> Content:
         """The frames at `index`, in that order."""
-        index = np.asarray(index, np.int64)
+        index = np.array(index, np.int64)  # a copy: torch has no reversed slices
         offsets = offsets_from_counts(torch.from_numpy(self.counts.astype(np.int64)))
         atoms = atoms_of(offsets, torch.from_numpy(index)).numpy()
         chosen = dict.fromkeys(PER_ATOM, atoms) | dict.fromkeys(PER_FRAME, index)
