@@ -75,8 +75,13 @@ def _model(path: Path, as_json: bool) -> None:
         show_json({**header, "explained_variance": explained, "reference_energies": reference})
         return
     energies = ", ".join(f"{name} {energy:.4f} eV" for name, energy in reference.items())
+    found = str(header["provenance"].get("data", {}).get("references", ""))
     trials = choice_table(header["provenance"].get("choice"))
-    show(model_facts(path.name, header, explained), *trials, facts("Reference energies", {"atoms": energies}))
+    show(
+        model_facts(path.name, header, explained),
+        *trials,
+        facts("Reference energies", {"atoms": energies, "found by": found}),
+    )
 
 
 def _installation(as_json: bool) -> None:

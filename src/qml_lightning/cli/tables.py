@@ -63,6 +63,7 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
             "projection": "none"
             if recipe["rank"] is None
             else f"{recipe['rank']} axes" + (f"; unexplained variance {lost}" if lost else ""),
+            "references": str(data.get("references", "")),
             "weights": ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items()),
             "chosen": _chosen(provenance.get("choice")),
             "solver": _solver(provenance.get("solution", {})),

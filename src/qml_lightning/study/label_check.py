@@ -18,7 +18,7 @@ from ..atoms.dataset import Dataset
 from ..atoms.structures import Labels, Structures
 from ..atoms.units import ENERGY_IN_EV, LENGTH_IN_ANGSTROM
 from ..errors import SolveError
-from ..model.baseline import Baseline
+from ..model.baseline import Baseline, least_absolute, least_squares
 from ..model.features import FeatureSettings
 from ..model.predictor import Prediction
 from ..model.recipe import Recipe
@@ -162,11 +162,11 @@ class _Learner:
         # forces do not tell the energies of the atoms: the composition is fitted beside the slope
         counts = Baseline.composition(structures, structures.elements)
         composition = counts * per_atom[:, None]
-        x = x - composition @ _least_squares(composition, x, torch.ones_like(x))
+        x = x - composition @ least_squares(composition, x, torch.ones_like(x))
         columns = torch.cat([x[:, None], composition], 1)
-        solution = _least_absolute(columns, y)
+        solution = least_absolute(columns, y)
         residual, slope = y - columns @ solution, float(solution[0])
-        spread = y - composition @ _least_absolute(composition, y)
+        spread = y - composition @ least_absolute(composition, y)
         unexplained = min(1.0, float(_deviation(residual) / _deviation(spread)))
         correlation = math.copysign(math.sqrt(1.0 - unexplained**2), slope)
         suspects = _cluster(residual / _deviation(residual)) if correlation > SURE else torch.zeros(0).long()
@@ -183,22 +183,6 @@ class _Learner:
         keep[suspects] = False
         without = self.forces_from_energies(learn.select(keep), compare)
         return suspects if 1.0 - without.correlation < 0.5 * (1.0 - before.correlation) else suspects[:0]
-
-
-def _least_absolute(columns: Tensor, y: Tensor) -> Tensor:
-    """Solution w that minimises Σ |columns @ w − y|: a minority of wrong energies does not move it."""
-    weights = torch.ones_like(y)
-    for _ in range(50):
-        residual = (y - columns @ _least_squares(columns, y, weights)).abs()
-        weights = 1.0 / residual.clamp(min=1e-6 * float(residual.max()) + 1e-300)
-    return _least_squares(columns, y, weights)
-
-
-def _least_squares(columns: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-    root = (weights / weights.max()).sqrt()
-    left, right = columns * root[:, None], (y * root)[:, None]
-    solution: Tensor = torch.linalg.lstsq(left, right, rcond=1e-12, driver="gelsd").solution
-    return solution[:, 0]
 
 
 def _deviation(x: Tensor) -> Tensor:
