@@ -27,9 +27,9 @@ model: representations.fchl19 representations projection features recipe recipe_
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.trials choice.budget choice.search choice checkpoint shared_gather solvers.task solvers.direct solvers.disk
   solvers.iterative solvers fit
+datasets: usage archive xyz_sizes content npz frames entries unit_hints doubts downloads catalogue readers writers
 exact: recipe groups covariance potential file fit
 api
-datasets: usage archive xyz_sizes content npz frames entries unit_hints doubts downloads catalogue readers writers
 study: trends learning_curve tuning label_check
 adapters: ase ase_plugin
 report: style summary curve response

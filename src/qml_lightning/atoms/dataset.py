@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import PurePath
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ class Source:
     """Origin of a data set, kept in model files."""
 
     name: str  # catalogue name, or the file name
-    path: str
+    path: str  # in this process; files keep the name alone
     sha256: str  # of the file; of the arrays where there is none
     units: Units  # of the file; a Dataset is in eV and Å
     n_structures: int  # in this data set, after the split and every draw
@@ -32,9 +33,13 @@ class Source:
     parts: tuple[Source, ...] = ()  # of a concatenation
 
     def as_dict(self) -> dict[str, object]:
-        """Plain dictionaries, lists, strings and numbers, for JSON."""
+        """Plain dictionaries, lists, strings and numbers, for JSON. Of the path only the name of the file is kept.
+
+        A model is given away, and the folders of its maker are nobody's business; the checksum tells the data.
+        """
         return {
             **asdict(self),
+            "path": PurePath(self.path).name,
             "keys": dict(self.keys),
             "notes": list(self.notes),
             "varies": list(self.varies),

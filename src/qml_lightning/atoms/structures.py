@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 # A coordinate or a lattice vector beyond this is in another unit, or damaged: it is a tenth of a millimetre.
 LARGEST = 1e6  # Å
 
+# Six independent components of a symmetric tensor, in Voigt's order.
+VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))
+
 Index = Sequence[int] | np.ndarray | Tensor  # numbers of structures
 
 

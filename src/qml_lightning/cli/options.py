@@ -14,6 +14,7 @@ from typer import Option
 
 from ..errors import InputError
 from ..machine.memory import bytes_from
+from .screen import warnings_shown
 
 if TYPE_CHECKING:
     import torch
@@ -79,21 +80,22 @@ class DataOptions:
     ] = None  # fmt: skip
 
     def load(self, source: str, *, labels: Literal["optional", "required", "ignored"] = "required") -> Dataset:
-        """The data set at PATH, PATH:SPLIT, PATH@SLICE, or of a name of the catalogue."""
+        """The data set at PATH, PATH:SPLIT, PATH@SLICE, or of a name of the catalogue. Warnings are printed."""
         from ..datasets import load
 
-        return load(
-            source,
-            energy_unit=self.energy_unit,
-            length_unit=self.length_unit,
-            force_unit=self.force_unit,
-            stress_unit=self.stress_unit,
-            energy_key=self.energy_key,
-            forces_key=self.forces_key,
-            stress_key=self.stress_key,
-            labels=labels,
-            data_folder=self.data_folder,
-        )
+        with warnings_shown():
+            return load(
+                source,
+                energy_unit=self.energy_unit,
+                length_unit=self.length_unit,
+                force_unit=self.force_unit,
+                stress_unit=self.stress_unit,
+                energy_key=self.energy_key,
+                forces_key=self.forces_key,
+                stress_key=self.stress_key,
+                labels=labels,
+                data_folder=self.data_folder,
+            )
 
 
 @dataclass(frozen=True)

@@ -148,6 +148,8 @@ def from_ase(
     listed: list[Atoms] = [frames] if hasattr(frames, "get_positions") else list(frames)  # type: ignore[list-item]
     if not listed:
         raise InputError("Wanted at least one structure, got none.")
+    for row, atoms in enumerate(listed):
+        _refuse_stale(atoms, f"{name}, frame {row}")
     wanted = Wanted(keys=LabelKeys(energy_key, forces_key, stress_key))
     content = content_of_atoms(list(enumerate(listed)), wanted, name)
     structures, labels, notes = structures_and_labels(content, catalogue.EV, name)
@@ -163,6 +165,21 @@ def from_ase(
         varies=states_that_vary(content.states),
     )
     return Dataset(structures, labels, source)
+
+
+def _refuse_stale(atoms: Atoms, where: str) -> None:
+    """Raise an InputError for what is no structure, and for results of a calculator that belong to other positions."""
+    if not hasattr(atoms, "get_positions"):
+        raise InputError(f"{where}: wanted a structure of ASE (Atoms), got {type(atoms).__name__}.")
+    results, at = getattr(atoms.calc, "results", None), getattr(atoms.calc, "atoms", None)
+    if not results or at is None:
+        return
+    same = len(at) == len(atoms) and np.array_equal(at.numbers, atoms.numbers)
+    if not (same and np.allclose(at.positions, atoms.positions, atol=1e-8) and np.allclose(at.cell, atoms.cell)):
+        raise InputError(
+            f"{where}: the results of its calculator belong to other positions. A calculator keeps the last results "
+            "only: give each structure its own, such as ase.calculators.singlepoint.SinglePointCalculator."
+        )
 
 
 @dataclass(frozen=True)

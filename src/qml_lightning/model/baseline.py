@@ -15,8 +15,9 @@ from ..errors import InputError
 
 # Distance to the next image from which a single atom in a cell is free.
 FREE = 8.0  # Å
-# Standard deviations from which an energy does not count for reference energies, if there are so many energies.
-FAR, FEWEST = 20.0, 10
+# An energy does not count for reference energies if it is so many standard deviations off, and at most this part of
+# them is: larger parts are strained crystals or broken bonds, and no mistakes. Fewer energies than FEWEST all count.
+FAR, FEW, FEWEST = 20.0, 0.02, 20
 RCOND = 1e-8  # singular values below this part of the largest are zero
 
 
@@ -107,7 +108,9 @@ def _robust_least_squares(x: Tensor, y: Tensor) -> tuple[Tensor, int]:
         return solution, 0
     far = _far(y - x @ least_absolute(x, y))
     kept = ~far
-    return (least_squares(x[kept], y[kept], ones[kept]), int(far.sum())) if bool(far.any()) else (solution, 0)
+    if not 0 < int(far.sum()) <= FEW * len(y):
+        return solution, 0
+    return least_squares(x[kept], y[kept], ones[kept]), int(far.sum())
 
 
 def _far(residual: Tensor) -> Tensor:

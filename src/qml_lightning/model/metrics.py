@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..atoms.dataset import Dataset
-from ..atoms.structures import Labels, Structures
+from ..atoms.structures import VOIGT, Labels, Structures
 from ..errors import InputError
 from .potential import Model
 from .predictor import Prediction, Predictor
@@ -39,7 +40,7 @@ class Metrics:
     energy: Error | None  # of the total energy, eV
     energy_per_atom: Error | None  # eV
     forces: Error | None  # over components, eV/Å
-    stress: Error | None  # over the nine components, eV/Å³
+    stress: Error | None  # over the six components, eV/Å³
     forces_by_element: dict[int, Error]  # by atomic number
 
     def as_dict(self) -> dict[str, Any]:
@@ -73,7 +74,8 @@ def compare(structures: Structures, labels: Labels, prediction: Prediction) -> M
         forces = prediction.forces - labels.forces
     if labels.stress is not None:
         assert prediction.stress is not None
-        stress = prediction.stress - labels.stress
+        difference = prediction.stress - labels.stress
+        stress = torch.stack([difference[:, a, b] for a, b in VOIGT], 1)  # a symmetric tensor has six components
     return Metrics(
         len(structures),
         structures.n_atoms,

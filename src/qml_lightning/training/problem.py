@@ -15,13 +15,11 @@ from torch import Tensor
 
 from ..atoms.dataset import Dataset
 from ..atoms.neighbours import check_distances, element_indices
+from ..atoms.structures import VOIGT as VOIGT
 from ..atoms.structures import Labels, Structures, checked
 from ..errors import InputError
 from ..machine.compute import Compute
 from ..model.baseline import Baseline, FoundBaseline, found_baseline, given_baseline
-
-# Six independent components of a symmetric tensor, in Voigt's order.
-VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))
 
 
 @dataclass(frozen=True)
