@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,11 +20,11 @@ from ..errors import InputError
 from ..machine.files import sha256
 from . import catalogue
 from .content import Content, LabelKeys, Wanted, structures_and_labels
-from .doubts import look_at, states_that_vary
+from .doubts import DataWarning, look_at, states_that_vary
 from .downloads import content_from_load_atoms, digest
 from .frames import content_of_atoms, read_frames
 from .npz import read_npz
-from .unit_hints import unit_hint, unusual_length
+from .unit_hints import doubt_about_ev, likely_units, unit_hint, unusual_length
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -278,9 +279,10 @@ def _units(
         )
     units = known | wanted
     if "energy" not in units and default is None and content.labelled:
+        likely = likely_units(content)
         raise InputError(
-            f"{name} does not say its units. Add --energy-unit kcal/mol (or eV, Hartree, kJ/mol; in Python "
-            f"energy_unit=), and --length-unit if lengths are not in Å.{unit_hint(content)}"
+            f"{name} does not say its units. Add {likely.options or '--energy-unit kcal/mol'} (or eV, Hartree, kJ/mol; "
+            f"in Python energy_unit=), and --length-unit if lengths are not in Å.{unit_hint(likely)}"
         )
     notes: tuple[str, ...] = ()
     if "length" not in units and default is None:
@@ -288,6 +290,10 @@ def _units(
         if unusual:
             raise InputError(f"{name} does not say its unit of length, and {unusual} Add --length-unit Bohr, nm or Å.")
         notes = ("the file does not state its unit of length: Å is assumed",)
+    if default is not None and not units.keys() & {"energy", "length", "force"}:
+        doubt = doubt_about_ev(content)
+        if doubt:
+            warnings.warn(DataWarning(f"{name} {doubt}"), stacklevel=3)
     default = default or catalogue.EV
     energy, length = units.get("energy", default.energy), units.get("length", default.length)
     return Units(energy, length, units.get("force", ""), units.get("stress", "")), notes
