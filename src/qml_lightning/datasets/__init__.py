@@ -2,7 +2,18 @@
 
 from ..atoms.dataset import Dataset, Source, concatenate
 from . import catalogue
+from .catalogue import download
 from .readers import from_ase, load
 from .writers import write_extxyz, write_predictions
 
-__all__ = ["Dataset", "Source", "catalogue", "concatenate", "from_ase", "load", "write_extxyz", "write_predictions"]
+__all__ = [
+    "Dataset",
+    "Source",
+    "catalogue",
+    "concatenate",
+    "download",
+    "from_ase",
+    "load",
+    "write_extxyz",
+    "write_predictions",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
@@ -176,3 +177,12 @@ def refuse_nan(content: Content, name: str) -> None:
                 f"{name}, frame {content.rows[frame]} has NaN among its {kind} (key {content.keys[kind]}). "
                 "Remove the frame, or choose a split without it."
             )
+
+
+def digest(content: Content) -> str:
+    """SHA-256 of the arrays, for structures that come from no file."""
+    total = hashlib.sha256()
+    for values in (content.numbers, content.positions, content.counts, content.energies, content.forces):
+        if values is not None:
+            total.update(np.ascontiguousarray(values).tobytes())
+    return total.hexdigest()

@@ -19,9 +19,9 @@ from ..atoms.units import Units, energy_unit_named, force_unit_named, length_uni
 from ..errors import InputError
 from ..machine.files import sha256
 from . import catalogue
-from .content import Content, LabelKeys, Wanted, structures_and_labels
+from .content import Content, LabelKeys, Wanted, digest, structures_and_labels
 from .doubts import DataWarning, look_at, states_that_vary
-from .downloads import content_from_load_atoms, digest
+from .entries import Download
 from .frames import content_of_atoms, read_frames
 from .npz import read_npz
 from .unit_hints import doubt_about_ev, likely_units, unit_hint, unusual_length
@@ -123,14 +123,14 @@ def load(
     entry = found.entry
     source_of_data = Source(
         name=entry.name if entry else found.name,
-        path=str(found.path) if found.path else f"load-atoms:{entry.load_atoms if entry else ''}",
-        sha256=found.sha256 or digest(content),
+        path=str(found.path),
+        sha256=found.sha256,
         units=units,
         n_structures=len(structures),
         split=wanted.split or "",
         citation=entry.citation if entry else content.citation,
         keys=content.keys,
-        notes=(*content.notes, *notes, *more_notes),
+        notes=(*found.notes, *content.notes, *notes, *more_notes),
         varies=states_that_vary(content.states),
         draws=(*([f"@{given.slice_text}"] if given.slice_text else ()), *([f"limit {limit}"] if limit else ())),
     )
@@ -188,10 +188,10 @@ class Found:
     """A file, an entry of the catalogue, or both."""
 
     name: str  # for errors
-    path: Path | None  # None: only load-atoms has the set
+    path: Path
     sha256: str
     entry: catalogue.Entry | None
-    not_found: str = ""  # message about the search for a local file
+    notes: tuple[str, ...] = ()
 
 
 def _find(target: str, data_folder: str | os.PathLike[str] | None) -> Found:
@@ -202,23 +202,27 @@ def _find(target: str, data_folder: str | os.PathLike[str] | None) -> Found:
             raise InputError(_missing(target, path))
         local = catalogue.local_file(entry, data_folder)
         if local is None:
-            not_found = catalogue.not_found(entry, data_folder)
-            if not entry.load_atoms:
-                raise InputError(not_found)
-            return Found(entry.name, None, "", entry, not_found)
+            raise InputError(catalogue.not_found(entry, data_folder))
         path = local
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty. The program that wrote it may have failed.")
     checksum = sha256(path)
-    return Found(path.name, path, checksum, entry or catalogue.known_file(checksum))
+    entry = entry or catalogue.known_file(checksum)
+    notes: tuple[str, ...] = ()
+    if entry is not None and entry.download is not None and checksum != entry.sha256:
+        entry, notes = _of_download(entry, entry.download)
+    return Found(path.name, path, checksum, entry, notes)
+
+
+def _of_download(entry: catalogue.Entry, download: Download) -> tuple[catalogue.Entry, tuple[str, ...]]:
+    """The entry as it describes the download instead of the file, and a note about the difference."""
+    entry = replace(entry, units=download.units, splits=(), energy_key="")
+    return entry, ((f"from {download.url}: {download.note}",) if download.note else ())
 
 
 def _read(found: Found, wanted: Wanted) -> tuple[Content, Mapping[str, str], Units | None]:
     """Content, the units stated by the file or the catalogue, and the usual units of the format (None: it has none)."""
     path, entry = found.path, found.entry
-    if path is None:
-        assert entry is not None  # without a file there is an entry
-        return content_from_load_atoms(entry, wanted, found.not_found), {}, catalogue.EV
     if path.suffix.lower() != ".npz":
         content = read_frames(path, wanted)
         return content, content.stated, catalogue.EV
