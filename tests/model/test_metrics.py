@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
+from qml_lightning import evaluate, fit
 from qml_lightning.model.metrics import Error, Metrics, error_lines, heading, mean_and_spread, milli, with_unit
+from small_models import crystals, recipe
 
 
 @pytest.mark.parametrize(
@@ -48,3 +51,13 @@ def test_each_kind_of_label_has_a_line_and_so_has_each_element_if_there_are_seve
     ]
     alone = Metrics(3, 9, None, None, force, None, {18: force})
     assert [line.name for line in error_lines(alone)] == ["forces"]
+
+
+def test_errors_of_stress_count_six_components_as_training_does():
+    data = crystals(4)
+    potential = fit(data, recipe(n_features=64))
+    metrics = evaluate(potential, data)
+    difference = (potential.predict(data.structures).stress - data.labels.stress).abs()
+    upper = [difference[:, a, b] for a in range(3) for b in range(a, 3)]
+    assert metrics.stress.n == 6 * len(data) == potential.provenance.targets["stress"]
+    assert metrics.stress.mae == pytest.approx(float(torch.stack(upper).mean()))
