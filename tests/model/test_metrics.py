@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qml_lightning import evaluate, fit
-from qml_lightning.model.metrics import Error, Metrics, error_lines, heading, mean_and_spread, milli, with_unit
+from qml_lightning.model.metrics import Error, Metrics, error_lines, heading, mean_and_spread, shown, with_unit
 from small_models import crystals, recipe
 
 
@@ -29,14 +29,15 @@ from small_models import crystals, recipe
     ],
 )
 def test_a_number_has_so_many_digits_and_never_a_power_of_ten_when_it_is_large(value, digits, text):
-    assert milli(value, digits) == text
+    assert shown("forces", value, digits) == text
 
 
 def test_an_error_is_written_with_its_unit_and_several_with_their_spread():
     assert with_unit("forces", 0.0123) == "12.3 meV/Å"
+    assert with_unit("stress", 0.01) == "1.60 GPa"
     assert heading("energy_per_atom") == "energy (meV/atom)"
-    assert mean_and_spread([0.0123]) == "12.3"
-    assert mean_and_spread([0.010, 0.014]) == "12.0 ± 2.8"
+    assert mean_and_spread("forces", [0.0123]) == "12.3"
+    assert mean_and_spread("forces", [0.010, 0.014]) == "12.0 ± 2.8"
 
 
 def test_each_kind_of_label_has_a_line_and_so_has_each_element_if_there_are_several():

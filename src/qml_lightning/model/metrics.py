@@ -12,14 +12,16 @@ from torch import Tensor
 
 from ..atoms.dataset import Dataset
 from ..atoms.structures import VOIGT, Labels, Structures
+from ..atoms.units import GPA
 from ..errors import InputError
 from .potential import Model
 from .predictor import Prediction, Predictor
 
-# Each quantity that has an error: its name in a heading, and the unit in which people see it. Errors are kept in eV and
-# Å and shown as thousandths.
+# Each quantity that has an error: its name in a heading, the unit in which people see it, and that unit in eV and Å, in
+# which errors are kept.
 WORDS = {"energy": "energy", "energy_per_atom": "energy", "forces": "force", "stress": "stress"}
-UNITS = {"energy": "meV", "energy_per_atom": "meV/atom", "forces": "meV/Å", "stress": "meV/Å³"}
+UNITS = {"energy": "meV", "energy_per_atom": "meV/atom", "forces": "meV/Å", "stress": "GPa"}
+SCALES = {"energy": 1e3, "energy_per_atom": 1e3, "forces": 1e3, "stress": 1.0 / GPA}
 
 
 @dataclass(frozen=True)
@@ -119,7 +121,7 @@ def error_lines(metrics: Metrics) -> list[ErrorLine]:
         if quantity == "forces" and len(metrics.forces_by_element) > 1:
             found |= {f"  on {chemical_symbols[z]}": error for z, error in sorted(metrics.forces_by_element.items())}
         lines += [
-            ErrorLine(name, milli(error.mae, 4), milli(error.rmse, 4), unit, error.n)
+            ErrorLine(name, shown(quantity, error.mae, 4), shown(quantity, error.rmse, 4), unit, error.n)
             for name, error in found.items()
             if error is not None
         ]
@@ -133,18 +135,18 @@ def heading(quantity: str) -> str:
 
 def with_unit(quantity: str, value: float) -> str:
     """An error in eV and Å as text, such as `12.3 meV/Å`."""
-    return f"{milli(value)} {UNITS[quantity]}"
+    return f"{shown(quantity, value)} {UNITS[quantity]}"
 
 
-def mean_and_spread(values: Sequence[float]) -> str:
-    """Mean and standard deviation of some errors in thousandths, such as `12.3 ± 0.40`; of one error only its value."""
-    spread = f" ± {milli(statistics.stdev(values), 2)}" if len(values) > 1 else ""
-    return milli(statistics.fmean(values)) + spread
+def mean_and_spread(quantity: str, values: Sequence[float]) -> str:
+    """Mean and standard deviation of some errors, such as `12.3 ± 0.40`; of one error only its value."""
+    spread = f" ± {shown(quantity, statistics.stdev(values), 2)}" if len(values) > 1 else ""
+    return shown(quantity, statistics.fmean(values)) + spread
 
 
-def milli(value: float, digits: int = 3) -> str:
-    """A thousand times `value` in so many significant digits; larger numbers are whole, as in `12,345`."""
-    value *= 1000.0
+def shown(quantity: str, value: float, digits: int = 3) -> str:
+    """An error in eV and Å as a number of its unit in so many significant digits; larger ones are whole: `12,345`."""
+    value *= SCALES[quantity]
     if abs(value) >= 10**digits - 0.5:  # from here on, the number of digits would ask for a power of ten
         return f"{value:,.0f}"
     return f"{value:#.{digits}g}".removesuffix(".")
