@@ -68,16 +68,13 @@ def evaluate(potential: Model | Predictor, data: Dataset) -> Metrics:
 
 def compare(structures: Structures, labels: Labels, prediction: Prediction) -> Metrics:
     """Errors of predictions against labels."""
-    energy = forces = stress = None
-    if labels.energies is not None:
-        energy = prediction.energies - labels.energies
-    if labels.forces is not None:
-        assert prediction.forces is not None
-        forces = prediction.forces - labels.forces
-    if labels.stress is not None:
-        assert prediction.stress is not None
-        difference = prediction.stress - labels.stress
-        stress = torch.stack([difference[:, a, b] for a, b in VOIGT], 1)  # a symmetric tensor has six components
+    found = {"energies": prediction.energies, "forces": prediction.forces, "stress": prediction.stress}
+    wrong = {kind: found[kind] - getattr(labels, kind) for kind in labels.kinds}  # type: ignore[operator]  # asked for
+    energy, forces = wrong.get("energies"), wrong.get("forces")
+    stress = None
+    if "stress" in wrong:
+        # a symmetric tensor has six components
+        stress = torch.stack([wrong["stress"][:, a, b] for a, b in VOIGT], 1)
     return Metrics(
         len(structures),
         structures.n_atoms,
