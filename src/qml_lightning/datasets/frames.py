@@ -24,6 +24,8 @@ FORCES = ("forces", "force", "ref_forces", "ref_force", "dft_forces", "dft_force
 STRESS = ("stress", "ref_stress", "dft_stress")
 VIRIAL = ("virial", "virials", "ref_virial", "ref_virials", "dft_virial", "dft_virials")
 STRUCTURE = {"numbers", "positions"}  # arrays that every structure of ASE has
+# Results that calculators of ASE write beside the energy: parts of it, or the same number once more.
+BESIDE = {"energies (calculator)", "free_energy (calculator)"}
 Table = dict[str, tuple[str, Any]]  # key in small letters → key as written, value
 
 
@@ -55,8 +57,13 @@ def _iterate(path: Path, index: slice) -> Iterable[Atoms]:
         for atoms in ase.io.iread(path, index, do_not_split_by_at_sign=True):
             n += 1
             yield atoms
-    except (KeyboardInterrupt, MemoryError):
+    except KeyboardInterrupt:
         raise
+    except MemoryError as error:
+        raise InputError(
+            f"{path.name} asks for more memory than there is after {n} frames. It is damaged, or has frames that are "
+            "too large for this machine."
+        ) from error
     except Exception as error:  # for a bad file, ASE's readers may raise almost anything
         where = f" after {n} frames" if n else ""
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -113,7 +120,7 @@ def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name
     stated = {kind: unit for kind, names in STATED.items() if (unit := _stated(tables, names, name))}
     told = {*keys.values(), *(n for names in (*STATES.values(), *STATED.values()) for n in names)} | STRUCTURE
     unused = {key: as_written for table in tables for key, (as_written, _) in table.items() if key not in told}
-    notes += usage_note(used, unused.values())
+    notes += usage_note(used, set(unused.values()) - BESIDE)
     return replace(content, keys=used, states=states, stated=stated, notes=notes, **labels)  # type: ignore[arg-type]
 
 
@@ -166,7 +173,10 @@ def _smearing(tables: Sequence[Table]) -> float:
             continue
         if not all(as_written.endswith(" (calculator)") for as_written, _ in both):
             return 0.0
-        apart = max(apart, abs(float(both[0][1]) - float(both[1][1])))
+        try:
+            apart = max(apart, abs(float(both[0][1]) - float(both[1][1])))
+        except (TypeError, ValueError):
+            return 0.0  # no numbers: reading the energies will say so
     return apart
 
 
