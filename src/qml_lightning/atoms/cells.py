@@ -46,12 +46,12 @@ def check_cells(structures: Structures, cutoff: float, first: int = 0) -> None:
 
 def _images(cells: np.ndarray, periodic: np.ndarray, cutoff: float) -> np.ndarray:
     """Number of images of each cell that a sphere of radius `cutoff` can reach, (cells,)."""
-    full = _filled(cells, periodic)
-    with np.errstate(all="ignore"):
-        volume = np.abs(np.linalg.det(full))
-        areas = np.linalg.norm(np.cross(full[:, [1, 2, 0]], full[:, [2, 0, 1]]), axis=2)
-        reach = np.ceil(cutoff * areas / volume[:, None])
-        images: np.ndarray = np.where(periodic, 2 * reach + 1, 1.0).prod(1)
+    try:
+        inverse = np.linalg.inv(_filled(cells, periodic))
+    except np.linalg.LinAlgError:
+        return np.full(len(cells), math.inf)  # one of them is flat
+    reach = np.ceil(cutoff * np.sqrt((inverse * inverse).sum(1)))  # its columns have the length 1 / height
+    images: np.ndarray = np.where(periodic, 2 * reach + 1, 1.0).prod(1)
     return np.where(np.isnan(images), math.inf, images)
 
 
