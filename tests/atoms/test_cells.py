@@ -10,8 +10,7 @@ from ase.build import bulk
 from ase.neighborlist import neighbor_list
 
 import qml_lightning as qml
-
-check_cells = None
+from qml_lightning.atoms.cells import check_cells
 from qml_lightning.atoms.neighbours import check_distances, pairs_within
 from qml_lightning.atoms.structures import Structures, structures_from_ase
 from qml_lightning.errors import InputError

@@ -17,8 +17,7 @@ from safetensors.torch import load_file, save_file
 
 import qml_lightning as qml
 from qml_lightning.cli import main
-
-harmless = str
+from qml_lightning.cli.screen import harmless
 from qml_lightning.datasets import load
 from qml_lightning.model.file import read_header
 from structures_for_tests import rattled

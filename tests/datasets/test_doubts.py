@@ -18,8 +18,7 @@ from ase.calculators.singlepoint import SinglePointCalculator
 
 import qml_lightning as qml
 from qml_lightning.datasets import from_ase, load
-
-DataWarning = UserWarning
+from qml_lightning.datasets.doubts import DataWarning
 from qml_lightning.errors import InputError, ResourceError
 from structures_for_tests import rattled
 
