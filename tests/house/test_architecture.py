@@ -28,7 +28,8 @@ model: representations.fchl19 representations projection features recipe recipe_
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.trials choice.budget choice.search choice checkpoint shared_gather solvers.task solvers.direct solvers.disk
   solvers.iterative solvers fit
-datasets: usage archive xyz_sizes content npz frames entries unit_hints doubts downloads catalogue readers writers
+datasets: usage archive xyz_sizes content npz frames citations entries unit_hints doubts downloads catalogue readers
+  writers
 exact: recipe groups covariance potential file fit
 api
 study: trends learning_curve tuning label_check
