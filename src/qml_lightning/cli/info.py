@@ -56,11 +56,11 @@ def _holds_equations(path: Path) -> bool:
 def _equations(path: Path, as_json: bool) -> None:
     from ..training.equations_file import read_equations_header
 
-    header = read_equations_header(path)
+    header = read_equations_header(path, checked=True)
     if as_json:
         show_json(header)
     else:
-        show(equations_facts(path.name, header))
+        show(equations_facts(path.name, _with_checksum(header)))
 
 
 def _model(path: Path, as_json: bool) -> None:
@@ -76,7 +76,17 @@ def _model(path: Path, as_json: bool) -> None:
         return
     energies = ", ".join(f"{name} {energy:.4f} eV" for name, energy in reference.items())
     trials = choice_table(header["provenance"].get("choice"))
-    show(model_facts(path.name, header, explained), *trials, facts("Reference energies", {"atoms": energies}))
+    show(
+        model_facts(path.name, _with_checksum(header), explained),
+        *trials,
+        facts("Reference energies", {"atoms": energies}),
+    )
+
+
+def _with_checksum(header: dict[str, Any]) -> dict[str, Any]:
+    """The header with what the checksum says, in words. The file was read, so it is right where there is one."""
+    none = "none: an older version wrote this file, and damage to its numbers cannot be seen"
+    return {**header, "checksum": f"{header['checksum']}, right" if "checksum" in header else none}
 
 
 def _installation(as_json: bool) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -30,6 +31,8 @@ Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist
 Repeated = Annotated[bool, Option("--repeated", help="Let structures count twice that are in already.")]
 LabelCheck = Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")]
 
+# More threads than this help nobody, and an operating system refuses to start so many.
+MOST_THREADS_PER_CORE = 16
 DATA, KEEP, MACHINE = "Data", "What to keep", "Machine"
 DATA_HELP = "PATH, PATH:SPLIT, PATH@SLICE, or a name of `qml-lightning datasets`."
 
@@ -151,6 +154,9 @@ class MachineOptions:
         import torch
 
         if self.threads is not None:
+            cores = os.cpu_count() or 1
+            if self.threads > MOST_THREADS_PER_CORE * cores:
+                raise InputError(f"--threads {self.threads} is too many for the {cores} cores of this machine.")
             torch.set_num_threads(self.threads)
         try:
             device = torch.device(self.device)

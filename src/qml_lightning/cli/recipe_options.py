@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -244,7 +245,7 @@ def _by_number(values: Mapping[str, object], where: str) -> dict[int, float]:
             energy = float(str(value))
         except ValueError:
             energy = float("nan")
-        if number is None or energy != energy:
+        if number is None or not math.isfinite(energy):
             raise InputError(f"{where}: wanted an element and its energy in eV, such as H=-13.6, got {name}={value}.")
         energies[number] = energy
     return energies

@@ -71,6 +71,7 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
             f"{recipe.get('precision', 'float64')}, {provenance.get('threads', '?')} threads "
             f"on {provenance.get('device', '?')}",
             "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
+            "checksum": str(header.get("checksum", "")),
             "citation": str(data.get("citation", "")),
         },
     )
@@ -164,6 +165,7 @@ def equations_facts(title: str, header: dict[str, Any]) -> Group:
             "features": f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}",
             "references": "as given" if header["given_reference_energies"] else "least squares",
             "checkpoint": "" if position is None else f"{position['done']:,} of {position['of']:,} structures are in",
+            "checksum": str(header.get("checksum", "")),
         },
     )
 

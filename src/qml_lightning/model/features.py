@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..kernels import FeatureMap
+from .fields import check_fields
 
 Method = Literal["sorf", "rff", "orf"]
 
@@ -43,6 +44,7 @@ class FeatureSettings:
 
     def check(self, rank: int) -> None:
         """Raise an InputError if a field is out of range or does not go with `rank`."""
+        check_fields(self)
         if self.method not in LINEAR_MAPS:
             raise InputError(f"Unknown feature map {self.method!r}. Known are {', '.join(LINEAR_MAPS)}.")
         if not self.sigma > 0:

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from ...errors import InputError
 from ...kernels import Angular, FCHL19Arguments
+from ..fields import check_fields
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class FCHL19:
     n_angular: int = 2
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("cutoff", "eta2", "eta3", "zeta"):
             if not getattr(self, name) > 0:
                 raise InputError(f"FCHL19 needs {name} > 0, got {getattr(self, name)}.")
