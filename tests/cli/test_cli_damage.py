@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import ase.io
@@ -257,3 +259,37 @@ def test_a_fit_is_kept_beside_when_its_folder_is_gone_at_the_end(run, monkeypatc
     code, said = run("train", "ethanol:train@0:20", "-m", "results/new.safetensors", *TINY, "--checkpoint", "c")
     assert (code, "Nothing is lost: it is in" in said) == (3, True), said
     assert load("new-1.safetensors").elements == (1, 6, 8)
+
+
+@pytest.mark.parametrize("step", ["before the journal", "after the journal", "between the two files", "at the end"])
+def test_an_update_that_is_killed_leaves_model_and_equations_that_belong_together(run, made, step):
+    before = {path.name: path.read_bytes() for path in Path().iterdir()}
+    arguments = ["ethanol:train@20:24", "--equations", "m.eq", "--no-label-check"]
+    child = os.fork()
+    if child == 0:
+        # the call of `os.replace` at which it dies: both files under temporary names, the journal, equations, model
+        die_at = ["before the journal", "after the journal", "between the two files", "at the end"].index(step) + 3
+        whole, calls = os.replace, []
+
+        def dying(*paths):
+            calls.append(paths)
+            if len(calls) == die_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+            whole(*paths)
+
+        os.replace = dying
+        if step == "at the end":
+            Path.unlink = lambda self, **_: os.kill(os.getpid(), signal.SIGKILL) if "together" in self.name else None
+        main(["update", "m.safetensors", *arguments])
+        os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert run("info", "m.eq")[0] == 0  # finishes what was begun
+    now = {name: Path(name).read_bytes() for name in before}
+    both_old = now == before
+    both_new = all(now[name] != before[name] for name in before)
+    assert both_old if step == "before the journal" else both_new
+    counts = [json.loads(run("info", name, "--json")[1]) for name in before]
+    structures = {header.get("structures") or header["provenance"]["structures"] for header in counts}
+    assert structures == {20 if both_old else 24}
+    assert run("update", "m.safetensors", "ethanol:train@30:32", "--equations", "m.eq", "--no-label-check")[0] == 0
+    assert {path.name for path in Path().iterdir()} == before.keys()

@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 # name stands for its `__init__`, which comes last in the room.
 HOUSE = """
 errors
-machine: files tensors memory processes progress ranks forks compute
+machine: files journal tensors memory processes progress ranks forks compute
 atoms: units structures dataset neighbours
 kernels: arguments reference native native_predictor
 linear: compensated normal_equations cholesky ridge solution direct preconditioner krylov disk.tiles disk.solve disk

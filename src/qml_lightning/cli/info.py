@@ -54,8 +54,10 @@ def _holds_equations(path: Path) -> bool:
 
 
 def _equations(path: Path, as_json: bool) -> None:
+    from ..machine.journal import recover
     from ..training.equations_file import read_equations_header
 
+    recover(path)
     header = read_equations_header(path, checked=True)
     if as_json:
         show_json(header)

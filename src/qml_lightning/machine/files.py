@@ -7,6 +7,7 @@ import errno
 import glob
 import hashlib
 import os
+import re
 import secrets
 import stat
 import tempfile
@@ -69,7 +70,7 @@ def atomic(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator
     except BaseException as problem:
         temporary.unlink(missing_ok=True)
         if isinstance(problem, OSError) and is_full(problem):
-            text = f"{path} was not written: {problem.strerror}. A file that was there before is unharmed."
+            text = f"{meant_by(path)} was not written: {problem.strerror}. A file that was there before is unharmed."
             raise ResourceError(f"{text} Make room in {path.parent}, or choose another folder.") from problem
         raise
     if path.exists() and not overwrite:  # it appeared during the block: keep both
@@ -84,6 +85,13 @@ def atomic(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator
             f"{path} cannot be replaced: {problem.strerror}. The new content is in {kept}."
         ) from problem
     flush(path.parent)
+
+
+def meant_by(path: str | os.PathLike[str]) -> Path:
+    """The path itself, or that which a temporary file will become: messages name what the user knows."""
+    path = Path(path)
+    found = re.fullmatch(r"\.(.+)\.[0-9a-f]{12}\.tmp", path.name)
+    return meant_by(path.with_name(found[1])) if found else path
 
 
 def temporary_beside(path: Path) -> Path:
@@ -158,8 +166,9 @@ def _refuse_protected(given: Path, path: Path) -> None:
 def sweep_up(path: str | os.PathLike[str]) -> None:
     """Remove temporary files of `path` that killed processes left. Only for a file that nobody else writes."""
     path = Path(os.path.realpath(Path(path).expanduser()))
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        left.unlink(missing_ok=True)
+    for dots in (".", ".."):  # two: a temporary file of a temporary file
+        for left in path.parent.glob(f"{dots}{glob.escape(path.name)}.*.tmp"):
+            left.unlink(missing_ok=True)
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes, *, overwrite: bool = True) -> None:

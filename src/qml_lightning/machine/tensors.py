@@ -21,7 +21,7 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from ..errors import InputError, ModelError, ResourceError, SolveError
-from .files import atomic
+from .files import atomic, meant_by
 
 DTYPES = {torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.int8: "I8"}
 # Entry of the metadata with the digits, and entry of our header which says that they are there: a damaged name of the
@@ -42,7 +42,7 @@ def write_tensors(
     """
     for key, tensor in tensors.items():
         if not all_finite(tensor):
-            raise SolveError(f"{path} was not written: {key} has numbers that are not finite. {_NOT_FINITE}")
+            raise SolveError(f"{meant_by(path)} was not written: {key} has numbers that are not finite. {_NOT_FINITE}")
     # wide numbers first, so that each tensor begins at a multiple of its width
     order = sorted(tensors, key=lambda key: -tensors[key].element_size())
     # safetensors metadata maps text to text: one entry with one JSON document

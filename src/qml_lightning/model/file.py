@@ -12,6 +12,7 @@ from torch import Tensor
 from ..atoms.units import INTERNAL
 from ..errors import SolveError
 from ..kernels import FeatureMap
+from ..machine.files import meant_by
 from ..machine.tensors import all_finite, open_tensors, write_tensors
 from .baseline import Baseline
 from .basis import Basis
@@ -42,9 +43,10 @@ def write_model(path: str | Path, header: dict[str, Any], tensors: Mapping[str, 
     """Write a model of any kind, atomically; an existing file is kept unless `overwrite`."""
     precision = header["recipe"].get("precision", "float64")
     if not all_finite(tensors["weights"].to(dtype_of(precision))):
+        largest = float(tensors["weights"].abs().max())
         raise SolveError(
-            f"{path} was not written: the largest weight is {float(tensors['weights'].abs().max()):.1e}, too large for "
-            f"predictions in {precision}. Look for labels that are too large in the data, or use a larger ridge."
+            f"{meant_by(path)} was not written: the largest weight is {largest:.1e}, too large for predictions in "
+            f"{precision}. Look for labels that are too large in the data, or use a larger ridge."
         )
     write_tensors(path, FORMAT, header, tensors, overwrite=overwrite)
 

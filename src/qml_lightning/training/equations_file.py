@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..linear.normal_equations import Gram, Part, Rows, append, lower_tiles
+from ..machine.journal import recover
 from ..machine.memory import Memory
 from ..machine.tensors import open_tensors, write_tensors
 from ..model.baseline import References
@@ -108,7 +109,8 @@ def load_equations(path: str | Path, *, device: torch.device | str = "cpu") -> E
 
 
 def load_state(path: str | Path, *, device: torch.device | str = "cpu") -> tuple[Equations, Position | None]:
-    """Equations of a file, and the position of a checkpoint."""
+    """Equations of a file, and the position of a checkpoint. An update that was cut short is finished first."""
+    recover(path)
     with open_tensors(path, FORMAT, FORMAT_VERSION, "equations") as (header, file):
         n, forms = header["n_weights"], header["parts"]
         _check_counts({name: header[name] for name in ("n_weights", "structures", "atoms")})
