@@ -1,4 +1,4 @@
-"""The attack: thousands of damaged files and dozens of kills, counted in a table. python tests/attack --cases 2000
+"""The attack: thousands of damaged files and dozens of kills, counted in a table: make attack
 
 Exit code 1 if anything crashed, hung, ended without an explanation, changed silently, or was lost. Every case follows
 from the seed and its number: `--only 1234` repeats one of them.
@@ -12,8 +12,6 @@ import tempfile
 import time
 from collections import Counter
 from pathlib import Path
-
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")]
 
 from cases import KINDS, Case, Verdict, make_victims
 from kills import kill_cases

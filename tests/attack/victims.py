@@ -7,7 +7,6 @@ import shutil
 import sys
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1] / "helpers")]
 os.environ["OMP_NUM_THREADS"] = "1"
 
 import ase.io
