@@ -14,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 INDEX = "https://pypi.org/simple"
 WITHOUT_HASH = {"torch"}
-OPENING = """# Made by `make lock` from constraints.txt: do not edit. `make setup` installs nothing else and checks every hash.
+OPENING = """# Made by `make lock` from constraints.txt: do not edit. `make setup` installs nothing else.
 # torch is not listed: the CPU build comes from a file of the machine, which has another hash elsewhere (.ci/lock.py).
 """
 

@@ -108,7 +108,7 @@ def run_cases(cases: Sequence[Case], victims: Path, folder: Path, jobs: int) -> 
 
 
 def _sound_results(victims: Path, folder: Path) -> dict[str, str]:
-    """Kind of file → digest of the numbers that its command gives while it is sound. Kinds that may change have none."""
+    """Kind of file → digest of the numbers that its command gives while it is sound; damage must not change them."""
     worker, wanted = Worker(), {}
     for kind in ("model", "equations", "checkpoint"):
         here = folder / f"sound {kind}"
