@@ -15,7 +15,7 @@ from ..kernels import FeatureMap
 from ..machine.files import meant_by
 from ..machine.tensors import all_finite, open_tensors, write_tensors
 from .baseline import Baseline
-from .basis import Basis
+from .basis import Basis, tensors_of_map
 from .potential import Model, Potential
 from .projection import Projection
 from .provenance import Provenance
@@ -84,15 +84,9 @@ def read_potential(header: Mapping[str, Any], file: Any) -> Potential:
 
 def basis_tensors(basis: Basis) -> dict[str, Tensor]:
     """Axes and feature maps, element by element."""
-    tensors = {
-        "projection": basis.projection.matrices,
-        "explained": basis.projection.explained,
-        "phases": torch.stack([m.phases for m in basis.maps]),
-    }
-    for name in ("signs", "row_scale", "matrix"):
-        parts = [getattr(m, name) for m in basis.maps]
-        if parts[0] is not None:
-            tensors[name] = torch.stack(parts)
+    tensors = {"projection": basis.projection.matrices, "explained": basis.projection.explained}
+    drawn = [tensors_of_map(feature_map) for feature_map in basis.maps]
+    tensors |= {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
     if "signs" in tensors:
         tensors["signs"] = tensors["signs"].to(torch.int8)  # ±1: an eighth of the room
     return tensors
