@@ -68,7 +68,7 @@ sanitize-threads:
 N ?= 2000
 SEED ?= 0
 attack: setup
-	PYTHONPATH=tests/helpers OMP_NUM_THREADS=1 $(BIN)/python tests/attack --cases $(N) --seed $(SEED)
+	PYTHONPATH=$(CURDIR)/tests/helpers OMP_NUM_THREADS=1 $(BIN)/python tests/attack --cases $(N) --seed $(SEED)
 
 clean:
 	rm -rf $(VENV) build dist demo

@@ -35,7 +35,11 @@ def main() -> int:
         victims = make_victims(folder / "sound")
         numbers = range(options.cases) if options.only is None else [options.only]
         cases = [Case.of(options.seed, number) for number in numbers]
-        verdicts = list(run_cases(cases, victims, folder, options.jobs))
+        verdicts = []
+        for verdict in run_cases(cases, victims, folder, options.jobs):
+            verdicts.append(verdict)
+            if verdict.outcome in FAILURES:  # told at once: a long attack may be stopped
+                print(f"  {verdict.kind} {verdict.name}: {verdict.outcome}", file=sys.stderr, flush=True)
         if options.only is None:
             verdicts += kill_cases(victims, folder, options.kills, options.terms, options.seed)
     return report(verdicts, time.monotonic() - began, verbose=options.only is not None)

@@ -39,8 +39,8 @@ def make(folder: Path) -> None:
     # the last checkpoint of a fit, before it is removed at the end
     whole = checkpoint.EquationsCheckpoint.after
 
-    def keep(self, equations, done, of, share=""):
-        whole(self, equations, done, of, share)
+    def keep(*arguments):
+        whole(*arguments)
         shutil.copy("c", "c.checkpoint")
 
     checkpoint.EquationsCheckpoint.after = keep
