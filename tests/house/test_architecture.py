@@ -20,7 +20,8 @@ HOUSE = """
 errors
 machine: files journal tensors memory processes progress ranks forks compute
 atoms: units structures dataset neighbours
-kernels: arguments reference native native_predictor
+kernels: contract reference.fchl19 reference.features reference.tangents reference native.library native.functions
+  native.predictor native
 linear: compensated normal_equations cholesky ridge solution direct preconditioner krylov disk.tiles disk.solve disk
 model: fields representations.fchl19 representations projection features recipe recipe_file baseline basis provenance
   predictor potential file metrics
@@ -41,7 +42,6 @@ LOOKS_AHEAD = {
     ("model.potential", "api"),
     ("model.potential", "adapters.ase"),
     ("model.predictor", "model.potential"),
-    ("kernels.native", "kernels.native_predictor"),
 }
 
 

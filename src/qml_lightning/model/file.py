@@ -24,6 +24,8 @@ from .recipe import Recipe, dtype_of
 FORMAT = "qml-lightning"
 # Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind.
 FORMAT_VERSION = 3
+# First part of the names of tensors that belong to the representation.
+REPRESENTATION = "representation."
 
 
 def common_header(model: Model, kind: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,6 +87,7 @@ def read_potential(header: Mapping[str, Any], file: Any) -> Potential:
 def basis_tensors(basis: Basis) -> dict[str, Tensor]:
     """Axes and feature maps, element by element."""
     tensors = {"projection": basis.projection.matrices, "explained": basis.projection.explained}
+    tensors |= {REPRESENTATION + name: tensor for name, tensor in basis.drawn.items()}
     drawn = [tensors_of_map(feature_map) for feature_map in basis.maps]
     tensors |= {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
     if "signs" in tensors:
@@ -108,7 +111,13 @@ def read_basis(header: Mapping[str, Any], file: Any) -> Basis:
     maps = tuple(
         FeatureMap(paired=features.paired, **{name: tensor[e] for name, tensor in read.items()}) for e in range(n)
     )
-    return Basis(elements, recipe, read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank), maps)
+    drawn = {
+        name.removeprefix(REPRESENTATION): file.get_tensor(name)
+        for name in file.keys()  # noqa: SIM118 (not a dict)
+        if name.startswith(REPRESENTATION)
+    }
+    size = recipe.representation.arguments(n, drawn).size
+    return Basis(elements, recipe, read_axes(file, size, n, recipe.rank), maps, drawn)
 
 
 def read_elements(header: Mapping[str, Any]) -> tuple[int, ...]:

@@ -130,7 +130,7 @@ class Predictor:
         basis = self.basis
         element = element_indices(structures.numbers, basis.elements).to(basis.device)
         segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
-        values = basis.kernels.fchl19(basis.arguments, structures.n_atoms, segments, vectors)
+        values = basis.kernels.environments(basis.arguments, structures.n_atoms, segments, vectors)
         rho = project(basis.projections, values, element)
         energy = torch.zeros(structures.n_atoms, dtype=torch.float64, device=basis.device)
         slope = torch.zeros_like(rho)
@@ -142,7 +142,7 @@ class Predictor:
         energies.index_add_(0, structures.structure_of_atom, atom_energies)
         if not (forces or stress):
             return Prediction(energies, atom_energies)
-        gradient = basis.kernels.fchl19_pullback(
+        gradient = basis.kernels.environments_pullback(
             basis.arguments, structures.n_atoms, segments, vectors, lift(basis.projections, slope, element)
         )
         gradient = gradient.double().cpu()
