@@ -293,3 +293,24 @@ def test_an_update_that_is_killed_leaves_model_and_equations_that_belong_togethe
     assert structures == {20 if both_old else 24}
     assert run("update", "m.safetensors", "ethanol:train@30:32", "--equations", "m.eq", "--no-label-check")[0] == 0
     assert {path.name for path in Path().iterdir()} == before.keys()
+
+
+def test_equations_whose_folder_is_gone_are_kept_elsewhere_and_the_fit_goes_on(run, monkeypatch):
+    from qml_lightning.training.solvers import direct
+
+    Path("results").mkdir()
+    whole = direct._gathered
+
+    def gathered(task):
+        found = whole(task)
+        Path("results").rmdir()
+        return found
+
+    monkeypatch.setattr(direct, "_gathered", gathered)
+    code, said = run("train", "ethanol:train@0:20", "-m", "new.safetensors", "--equations", "results/new.eq", *TINY)
+    assert code == 0, said
+    assert "Nothing is lost: it is in" in said
+    assert "The fit goes on" in said
+    assert "The equations are in" not in said
+    assert load("new.safetensors").elements == (1, 6, 8)
+    assert "20 with 180 atoms" in run("info", "new-1.eq")[1]

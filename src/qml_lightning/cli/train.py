@@ -178,5 +178,5 @@ def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
     show(
         f"The model is in {done.model}."
         + (f" The summary is in {done.report}." if done.report else "")
-        + (f" The equations are in {done.equations}." if done.equations else "")
+        + (f" The equations are in {done.equations}." if done.equations and done.equations.exists() else "")
     )
