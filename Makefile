@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml constraints.txt requirements.lock CMakeLists.txt $(shel
 	$(INSTALL) --require-hashes --requirement requirements.lock
 	$(INSTALL) --constraint constraints.txt torch
 	$(INSTALL) --no-build-isolation --editable .
-	$(BIN)/pip check --quiet
+	$(BIN)/pip check
 	touch $@
 
 # The lock file from the versions in constraints.txt, after a change of them.

@@ -12,8 +12,8 @@ import pytest
 
 from places import ROOT
 
-# Tools that a virtual environment begins with, this package, and torch: a file of the machine (.ci/lock.py).
-NOT_LISTED = {"pip", "setuptools", "qml-lightning", "torch"}
+# The tool that a virtual environment begins with, this package, and torch: a file of the machine (.ci/lock.py).
+NOT_LISTED = {"pip", "qml-lightning", "torch"}
 
 
 def normal(name: str) -> str:
