@@ -10,8 +10,6 @@ import tempfile
 import threading
 import time
 
-os.environ["OMP_NUM_THREADS"] = "1"
-
 from qml_lightning import api, datasets  # noqa: F401
 from qml_lightning.cli import main
 from qml_lightning.study import tuning  # noqa: F401

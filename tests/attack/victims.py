@@ -7,8 +7,6 @@ import shutil
 import sys
 from pathlib import Path
 
-os.environ["OMP_NUM_THREADS"] = "1"
-
 import ase.io
 import numpy as np
 from ase import Atoms
@@ -44,7 +42,10 @@ def make(folder: Path) -> None:
         shutil.copy("c", "c.checkpoint")
 
     checkpoint.EquationsCheckpoint.after = keep
-    assert main(["train", DATA, "-m", "x", "--checkpoint", "c", "--checkpoint-seconds", "0", *FAST]) == 0
+    try:
+        assert main(["train", DATA, "-m", "x", "--checkpoint", "c", "--checkpoint-seconds", "0", *FAST]) == 0
+    finally:
+        checkpoint.EquationsCheckpoint.after = whole
     Path("x").unlink()
 
 

@@ -10,8 +10,6 @@ import resource
 import sys
 import warnings
 
-os.environ["OMP_NUM_THREADS"] = "1"
-
 from qml_lightning import api, datasets  # noqa: F401
 from qml_lightning.cli import main
 from qml_lightning.training import equations_file  # noqa: F401
