@@ -58,6 +58,8 @@ class Case:
 
     def _command(self, name: str, chance: random.Random) -> list[str]:
         data = ["--energy-unit", "eV"] if name.startswith("d.") else []
+        if self.kind.startswith("old ") and chance.random() < 0.4:
+            return ["info", name]
         if name == "m.safetensors":
             return ["predict", name, "in.extxyz", "-o", "out.extxyz"]
         if name == "m.eq":

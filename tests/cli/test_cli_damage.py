@@ -81,6 +81,8 @@ HEADERS = {
     "no elements": _set("elements", to=[]),
     "provenance of a list": _set("provenance", to=[1]),
     "a number for provenance": _set("provenance", to=3),
+    "data of numbers": _set("provenance", "data", to={"draws": [1]}),
+    "a choice of nothing": _set("provenance", "choice", to={}),
     "deep JSON": _set("provenance", to=json.loads(DEEP)),
 }
 
@@ -107,6 +109,8 @@ EQUATIONS = {
     "rank 0": _set("recipe", "rank", to=0),
     "no elements": _set("elements", to=[]),
     "atoms of text": _set("atoms", to="many"),
+    "data of numbers": _set("data", "draws", to=[1]),
+    "a choice of nothing": _set("choice", to={}),
 }
 
 

@@ -9,7 +9,7 @@ from typer import Argument
 
 from .options import Debug, Json
 from .screen import facts, show, show_json, table, teaching
-from .tables import choice_table, equations_facts, model_facts, symbol
+from .tables import choice_table, equations_facts, model_facts, of_file, symbol
 
 HELP = teaching(
     """Describe this installation, a model, or a file of equations.
@@ -62,7 +62,9 @@ def _equations(path: Path, as_json: bool) -> None:
     if as_json:
         show_json(header)
     else:
-        show(equations_facts(path.name, _with_checksum(header)))
+        with of_file(path):
+            told = equations_facts(path.name, _with_checksum(header))
+        show(told)
 
 
 def _model(path: Path, as_json: bool) -> None:
@@ -77,12 +79,10 @@ def _model(path: Path, as_json: bool) -> None:
         show_json({**header, "explained_variance": explained, "reference_energies": reference})
         return
     energies = ", ".join(f"{name} {energy:.4f} eV" for name, energy in reference.items())
-    trials = choice_table(header["provenance"].get("choice"))
-    show(
-        model_facts(path.name, _with_checksum(header), explained),
-        *trials,
-        facts("Reference energies", {"atoms": energies}),
-    )
+    with of_file(path):
+        told = [model_facts(path.name, _with_checksum(header), explained)]
+        told += choice_table(header["provenance"].get("choice"))
+    show(*told, facts("Reference energies", {"atoms": energies}))
 
 
 def _with_checksum(header: dict[str, Any]) -> dict[str, Any]:

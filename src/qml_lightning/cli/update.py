@@ -26,7 +26,7 @@ from .options import (
 )
 from .portions import check_labels
 from .screen import progress, show, show_json, teaching
-from .tables import model_facts
+from .tables import equations_facts, model_facts, of_file
 
 if TYPE_CHECKING:
     from ..model.potential import Potential
@@ -78,6 +78,7 @@ def command(
     from ..linear.ridge import Ridge
     from ..machine.compute import Compute
     from ..training.equations import Equations, extended
+    from ..training.equations_file import header_of as equations_header
     from ..training.equations_file import load_equations, save_equations
     from ..training.solvers.direct import solved
 
@@ -105,6 +106,8 @@ def command(
         gathered = load_equations(equations, device=device)
         if difference := earlier.basis.difference(gathered.basis):
             raise InputError(f"{equations} does not hold the equations of {model}: {difference}.")
+        with of_file(equations):  # what is told at the end: nothing is written if it cannot be told
+            equations_facts("", equations_header(gathered))
         if dataset is None:
             potential = solve_and_save(gathered, target)
         else:
