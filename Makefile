@@ -11,10 +11,14 @@ setup: $(STAMP)
 # Everything is listed in requirements.lock with its hashes, the build backend too. torch is listed by its version alone:
 # pip takes it from a file of the machine, which differs from machine to machine. Nothing else is fetched (--no-deps).
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-deps
-$(STAMP): pyproject.toml constraints.txt requirements.lock CMakeLists.txt $(shell find native -type f 2>/dev/null)
-	$(PYTHON) -m venv $(VENV)
+LOCKED := $(VENV)/.locked
+$(LOCKED): constraints.txt requirements.lock
+	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) --require-hashes --requirement requirements.lock
 	$(INSTALL) --constraint constraints.txt torch
+	touch $@
+
+$(STAMP): $(LOCKED) pyproject.toml CMakeLists.txt $(shell find native -type f 2>/dev/null)
 	$(INSTALL) --no-build-isolation --editable .
 	$(BIN)/pip check
 	touch $@

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import torch
 
 from .atoms.dataset import Dataset
+from .datasets.readers import from_ase
 from .errors import InputError
 from .exact import ExactPotential, ExactRecipe
 from .exact import file as exact_file
@@ -28,6 +29,11 @@ from .training.fit import fit as fit_features
 from .training.keep import SECONDS, Keep
 from .training.plan import Plan, plan_fit, refuse_impossible
 from .training.problem import Learn, Problem
+
+if TYPE_CHECKING:
+    from ase import Atoms
+
+    Data = Dataset | Sequence[Atoms]
 
 AnyRecipe = Recipe | Automatic | ExactRecipe
 AnyPotential = Potential | ExactPotential
@@ -133,21 +139,22 @@ def _refuse_for_exact(compute: Compute, keep: Keep, basis: Basis | None) -> None
 
 @overload
 def fit(
-    data: Dataset, recipe: Recipe | Automatic = ..., *, progress: Progress | None = ..., **options: Unpack[FitOptions]
+    data: Data, recipe: Recipe | Automatic = ..., *, progress: Progress | None = ..., **options: Unpack[FitOptions]
 ) -> Potential: ...
 
 
 @overload
 def fit(
-    data: Dataset, recipe: ExactRecipe, *, progress: Progress | None = ..., **options: Unpack[FitOptions]
+    data: Data, recipe: ExactRecipe, *, progress: Progress | None = ..., **options: Unpack[FitOptions]
 ) -> ExactPotential: ...
 
 
 def fit(
-    data: Dataset, recipe: AnyRecipe = AUTOMATIC, *, progress: Progress | None = None, **options: Unpack[FitOptions]
+    data: Data, recipe: AnyRecipe = AUTOMATIC, *, progress: Progress | None = None, **options: Unpack[FitOptions]
 ) -> AnyPotential:
     """The potential that minimises the weighted squared error of the labels plus ridge · |weights|².
 
+    `data`: a data set (`load_dataset`), or structures of ASE with labels in eV and Å.
     `recipe`: random features with width, ridge, energy weight and rank chosen from the data (`recipes.AUTOMATIC`) or
     given (`recipes.DEFAULT`); or explicit kernels (`exact.OQML`, `exact.GPR`).
     `targets`: labels to learn from, some of "energies", "forces", "stress"; by default all that there are.
@@ -162,7 +169,15 @@ def fit(
     `ranks`: processes that share the work (`machine.ranks.joined`), each with the same data.
     """
     request = Request.of(recipe, **options)
-    return request.fit(request.problem(data), progress or silent)
+    return request.fit(request.problem(_dataset(data)), progress or silent)
+
+
+def _dataset(data: Data) -> Dataset:
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, (str, Path)):
+        raise InputError(f"Wanted a data set, got the path {data}. Read it first: load_dataset({str(data)!r}).")
+    return from_ase(data)
 
 
 def _file_of(potential: Model) -> ModuleType:

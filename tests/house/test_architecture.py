@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 HOUSE = """
 errors
 machine: files journal tensors memory processes progress ranks forks compute
-atoms: units structures dataset neighbours
+atoms: units structures dataset cells neighbours
 kernels: contract reference.fchl19 reference.features reference.tangents reference native.library native.functions
   native.predictor native
 linear: compensated normal_equations cholesky ridge solution direct preconditioner krylov disk.tiles disk.solve disk
@@ -28,9 +28,9 @@ model: fields representations.fchl19 representations projection features recipe 
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.trials choice.budget choice.search choice checkpoint shared_gather solvers.task solvers.direct solvers.disk
   solvers.iterative solvers fit
+datasets: usage archive xyz_sizes content npz frames entries unit_hints doubts downloads catalogue readers writers
 exact: recipe groups covariance potential file fit
 api
-datasets: content npz frames entries unit_hints downloads catalogue readers writers
 study: trends learning_curve tuning label_check
 adapters: ase ase_plugin
 report: style summary curve response
@@ -135,7 +135,7 @@ def test_a_function_has_at_most_eight_parameters(path):
 
 
 def test_importing_prints_nothing_and_loads_nothing_optional():
-    code = "import qml_lightning, sys; print([m for m in ('load_atoms', 'matplotlib', 'optuna') if m in sys.modules])"
+    code = "import qml_lightning, sys; print([m for m in ('matplotlib', 'optuna') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert done.stderr == ""

@@ -9,7 +9,7 @@ from typer import Argument
 
 from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, spread
 from .portions import evaluate_all
-from .screen import note, show, show_json, teaching
+from .screen import notes, show, show_json, teaching
 from .tables import error_table, metrics_as_json
 
 HELP = teaching(
@@ -46,6 +46,5 @@ def command(
     if as_json:
         show_json(metrics_as_json(metrics))
         return
-    for text in dataset.source.notes:
-        note(f"{dataset.source.name}: {text}")
+    notes(dataset.source)
     show(error_table(f"{model.name} on {metrics.structures:,} structures, {metrics.atoms:,} atoms of {data}", metrics))

@@ -23,11 +23,10 @@ from .options import (
 )
 from .portions import check_labels, evaluate_all, refuse_useless, resumable
 from .recipe_options import RecipeOptions
-from .screen import note, progress, show, show_json, teaching, warnings_shown
+from .screen import notes, progress, show, show_json, teaching, warnings_shown
 from .tables import choice_table, error_table, metrics_as_json, model_facts, show_plan, symbol
 
 if TYPE_CHECKING:
-    from ..datasets import Dataset
     from ..exact import ExactPotential
     from ..model.metrics import Metrics
     from ..model.potential import Potential
@@ -107,6 +106,8 @@ def command(
         with resumable(request.keep.checkpoint):
             tell("reading", 0, 1)
             dataset = reading.load(data)
+            if rank == 0 and not as_json:
+                notes(dataset.source)
             if train_size is not None:
                 dataset = dataset.subsample(train_size, request.start.seed)
             problem = request.problem(dataset)
@@ -134,7 +135,7 @@ def command(
         from ..report.summary import write_summary
 
         write_summary(report, potential, shown, prediction, held_out=held_out is not None, overwrite=overwrite)
-    _tell(_Trained(model, report, keep.equations, potential, checked, metrics, valid), dataset, as_json)
+    _tell(_Trained(model, report, keep.equations, potential, checked, metrics, valid), as_json)
 
 
 @dataclass(frozen=True)
@@ -150,7 +151,7 @@ class _Trained:
     valid: str | None
 
 
-def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
+def _tell(done: _Trained, as_json: bool) -> None:
     from ..api import header_of
 
     header = header_of(done.potential)
@@ -169,8 +170,6 @@ def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
             }
         )
         return
-    for text in dataset.source.notes:
-        note(f"{dataset.source.name}: {text}")
     where = f"Errors on {done.valid}" if done.valid else "Errors on the training set"
     n = f"{done.metrics.structures:,} structures"
     evidence = choice_table(header["provenance"].get("choice"))

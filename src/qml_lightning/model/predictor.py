@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..atoms.cells import check_cells
 from ..atoms.neighbours import Pairs, SkinnedPairs, element_indices, pairs_within
 from ..atoms.structures import Structures, batches, structures_from_ase
 from ..kernels import WholePath
@@ -62,6 +63,7 @@ class Predictor:
         self._pairs: SkinnedPairs | None = None
         self._lists_made = 0
         self._whole_path = whole_path
+        self._checked_cells: Tensor | None = None
         self._process = os.getpid()
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -107,6 +109,9 @@ class Predictor:
         self._process = os.getpid()
 
     def _predict_at_once(self, path: WholePath, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
+        if self._checked_cells is None or not torch.equal(self._checked_cells, structures.cells):
+            check_cells(structures, self.cutoff)
+            self._checked_cells = structures.cells
         energies, atom_energies, force, virial = path.predict(
             structures.offsets.contiguous(),
             element_indices(structures.numbers, self.basis.elements),
