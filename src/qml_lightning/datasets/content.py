@@ -14,7 +14,7 @@ from ..atoms.units import Units
 from ..errors import InputError
 
 PER_ATOM = ("numbers", "positions", "forces")
-PER_FRAME = ("counts", "cells", "periodic", "energies", "stress", "rows")
+PER_FRAME = ("counts", "cells", "periodic", "energies", "stress", "rows", "groups")
 
 # Index of each matrix element in the Voigt order xx, yy, zz, yz, xz, xy.
 VOIGT = np.array([[0, 5, 4], [5, 1, 3], [4, 3, 2]])
@@ -53,6 +53,7 @@ class Content:
     energies: np.ndarray | None = None  # (frames,)
     forces: np.ndarray | None = None  # (atoms, 3)
     stress: np.ndarray | None = None  # (frames, 3, 3)
+    groups: np.ndarray | None = None  # (frames,) name of the group of each frame, "" for none
     keys: Mapping[str, str] = field(default_factory=dict)  # label → key of the file
     stated: Mapping[str, str] = field(default_factory=dict)  # energy, length, force → unit that the file states
     citation: str = ""

@@ -21,6 +21,7 @@ ENERGY = ("energy", "free_energy", "ref_energy", "dft_energy", "total_energy")
 FORCES = ("forces", "force", "ref_forces", "ref_force", "dft_forces", "dft_force")
 STRESS = ("stress", "ref_stress", "dft_stress")
 VIRIAL = ("virial", "virials", "ref_virial", "ref_virials", "dft_virial", "dft_virials")
+GROUPS = ("config_type", "group")
 
 
 def read_frames(path: Path, wanted: Wanted) -> Content:
@@ -82,6 +83,7 @@ def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name
         cells=cells,
         periodic=np.array([atoms.pbc for atoms in frames]),
         rows=rows,
+        groups=_groups(frames),
     )
     if not wanted.labels:
         return content
@@ -105,6 +107,12 @@ def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name
         if kind == "stress" and "virial" in key:
             labels[kind] = stress_from_virial(labels[kind], cells)
     return replace(content, keys=used, **labels)  # type: ignore[arg-type]
+
+
+def _groups(frames: Sequence[Atoms]) -> np.ndarray | None:
+    """Name of the group of each frame, "" for none; None if no frame has one."""
+    key = next((key for key in GROUPS if any(key in atoms.info for atoms in frames)), None)
+    return None if key is None else np.array([str(atoms.info.get(key, "")) for atoms in frames])
 
 
 def _labels(atoms: Atoms) -> dict[str, tuple[str, object]]:

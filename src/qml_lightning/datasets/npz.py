@@ -23,6 +23,7 @@ STRESS = ("stress", "stresses")
 VIRIAL = ("virial", "virials")
 CELLS = ("cell", "cells", "lattice")
 PERIODIC = ("pbc", "periodic")
+GROUPS = ("group", "groups", "config_type")
 STATED = {
     "energy": ("energy_unit", "energy_units", "e_unit"),
     "length": ("length_unit", "length_units", "r_unit"),
@@ -185,7 +186,23 @@ def _frames(archive: Archive, prefix: str) -> Content:
     if len(counts) == 0:
         raise InputError(f"{archive.name} has no frames.")
     cells, periodic = _cells(archive, prefix, len(counts))
-    return Content(numbers, positions, counts, cells, periodic, np.arange(len(counts)))
+    return Content(
+        numbers,
+        positions,
+        counts,
+        cells,
+        periodic,
+        np.arange(len(counts)),
+        groups=_groups(archive, prefix, len(counts)),
+    )
+
+
+def _groups(archive: Archive, prefix: str, n_frames: int) -> np.ndarray | None:
+    """Name of the group of each frame; None if the file has none."""
+    key = archive.first(prefix + name for name in GROUPS)
+    if key is None or archive[key].shape != (n_frames,) or archive[key].dtype.kind not in "USiu":
+        return None
+    return archive[key].astype(str)
 
 
 def _counts(archive: Archive, n_atoms: int) -> np.ndarray:

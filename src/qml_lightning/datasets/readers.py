@@ -121,7 +121,7 @@ def load(
         notes=(*content.notes, *notes, *more_notes),
         draws=(*([f"@{given.slice_text}"] if given.slice_text else ()), *([f"limit {limit}"] if limit else ())),
     )
-    return Dataset(structures, its_labels, source_of_data)
+    return Dataset(structures, its_labels, source_of_data, content.rows, content.groups)
 
 
 def from_ase(
@@ -140,7 +140,7 @@ def from_ase(
     content = content_of_atoms(list(enumerate(listed)), wanted, name)
     structures, labels, notes = structures_and_labels(content, catalogue.EV, name)
     source = Source(name, "", digest(content), catalogue.EV, len(structures), keys=content.keys, notes=notes)
-    return Dataset(structures, labels, source)
+    return Dataset(structures, labels, source, content.rows, content.groups)
 
 
 @dataclass(frozen=True)
