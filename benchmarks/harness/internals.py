@@ -32,6 +32,8 @@ from qml_lightning.model.representations import fchl19 as representations
 from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
+from qml_lightning.training.outliers import Outliers
+from qml_lightning.training.outliers import find_outliers as find_outliers_of
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.direct import equations_of, solved
 
@@ -51,6 +53,7 @@ __all__ = [
     "equations_of",
     "extended",
     "facts",
+    "find_outliers",
     "gram_rate",
     "instruction_set",
     "kept_rows",
@@ -89,6 +92,11 @@ def facts(potential: Model) -> dict[str, Any]:
 def ranks_of_torchrun() -> AbstractContextManager[Ranks | None]:
     """The processes that torchrun started, connected; None where there is only one."""
     return joined(torch.device("cpu"))
+
+
+def find_outliers(data: Dataset) -> Outliers:
+    """Structures of `data` whose labels contradict a fit to the others."""
+    return find_outliers_of(Problem.of(data))
 
 
 # ---- equations -------------------------------------------------------------------------------------------------------

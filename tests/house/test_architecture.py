@@ -21,12 +21,13 @@ errors
 machine: files tensors memory processes progress ranks compute
 atoms: units structures dataset neighbours
 kernels: arguments reference native native_predictor
-linear: compensated normal_equations cholesky ridge solution direct preconditioner krylov disk.tiles disk.solve disk
+linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
+  disk.tiles disk.solve disk
 model: representations.fchl19 representations projection features recipe recipe_file baseline basis provenance predictor
   potential file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
-  choice.trials choice.budget choice.search choice checkpoint shared_gather solvers.task solvers.direct solvers.disk
-  solvers.iterative solvers fit
+  choice.trials choice.budget choice.search choice outliers bad_frames checkpoint shared_gather solvers.task
+  solvers.direct solvers.disk solvers.iterative solvers fit
 exact: recipe groups covariance potential file fit
 api
 datasets: content npz frames entries unit_hints downloads catalogue readers writers

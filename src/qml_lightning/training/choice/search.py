@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
+from ...errors import InputError
 from ...linear.ridge import Ridge
 from ...machine.compute import Compute
 from ...machine.progress import Progress, silent
@@ -24,6 +25,13 @@ from .trials import Size, TrialData, Trials
 Score = Callable[[Recipe], float]
 # Function from a recipe to its neighbour in one direction; None at the end.
 Step = Callable[[Recipe], Recipe | None]
+
+
+EXPLAINS_NOTHING = (
+    "Held-out structures are predicted best by no prediction at all (a ridge of {:.0e}): the labels contradict each "
+    'other. A few wrong frames can do that: look for them with --outliers stop (in Python fit(..., outliers="stop")). '
+    "Or give a ridge to train anyway."
+)
 
 
 def choose(
@@ -54,6 +62,8 @@ def choose(
     begin = trend.recipe if "ridge" in free else replace(trend.recipe, ridge=start.ridge * search.ratio)
     best = search.best(begin, max(rules.LEAST_GAIN, rules.LEAST_GAIN_WITH_ONE_ENERGY * plan.validation.energies**-0.5))
 
+    if "ridge" in free and best.ridge > trials.trace(plan.size, best):
+        raise InputError(EXPLAINS_NOTHING.format(best.ridge))
     trial, least = trials.trial(plan.size, best), search.least_carried(best)
     ridge = Ridge(search.carried_ridge(best), least) if "ridge" in free else Ridge(start.ridge)
     tell("choosing", rules.PLANNED_PASSES + 1, rules.PLANNED_PASSES + 1)

@@ -143,13 +143,16 @@ class Trials:
 
     def least_ridge(self, size: Size, recipe: Recipe) -> float:
         """Smallest ridge that is not lost in rounding."""
+        n_weights = size.n_features * recipe.features.weights_of_each(len(self.data.problem.elements))
+        return rules.LOST_IN_ROUNDING * n_weights * self.trace(size, recipe)
+
+    def trace(self, size: Size, recipe: Recipe) -> float:
+        """Trace of the Gram matrix of all rows: with a larger ridge all weights are next to nothing."""
         key = _pass_key(size, recipe)
         if key not in self._traces:
             parts = self._pass(size, recipe).equations.parts
             self._traces[key] = {kind: _trace(part) for kind, part in parts.items()}
-        n_weights = size.n_features * recipe.features.weights_of_each(len(self.data.problem.elements))
-        trace = sum(recipe.weight_of(kind) ** 2 * trace for kind, trace in self._traces[key].items())
-        return rules.LOST_IN_ROUNDING * n_weights * trace
+        return sum(recipe.weight_of(kind) ** 2 * trace for kind, trace in self._traces[key].items())
 
     def _residuals(self, size: Size, recipe: Recipe) -> dict[str, Tensor]:
         """Predictions minus targets of the validation rows; infinite if the ridge is too small for a solution."""
