@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
 import torch
 
 from .atoms.dataset import Dataset
+from .atoms.fingerprints import geometry_fingerprints
 from .errors import InputError
 from .exact import ExactPotential, ExactRecipe
 from .exact import file as exact_file
@@ -115,9 +116,11 @@ class Request:
 
     def fit(self, problem: Problem, tell: Progress = silent) -> AnyPotential:
         """The potential that solves the problem."""
+        trained_on = geometry_fingerprints(problem.structures)
         if isinstance(self.recipe, ExactRecipe):
-            return fit_exact(problem, self.recipe, self.compute, tell)
-        return fit_features(problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell)
+            return replace(fit_exact(problem, self.recipe, self.compute, tell), trained_on=trained_on)
+        made = fit_features(problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell)
+        return replace(made, trained_on=trained_on)
 
 
 def _path(given: str | Path | None) -> Path | None:

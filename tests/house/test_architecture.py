@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 HOUSE = """
 errors
 machine: files tensors memory processes progress ranks compute
-atoms: units structures dataset neighbours
+atoms: units structures fingerprints dataset neighbours
 kernels: arguments reference native native_predictor
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
   disk.tiles disk.solve disk
@@ -34,8 +34,8 @@ datasets: content npz frames entries unit_hints downloads catalogue readers writ
 study: trends learning_curve tuning label_check
 adapters: ase ase_plugin
 report: style summary curve response
-cli: screen failures options recipe_options tables portions datasets evaluate info learning_curve merge predict train
-  tune update
+cli: screen failures options recipe_options tables portions overlap datasets evaluate info learning_curve merge predict
+  train tune update
 """
 # Convenience methods of a potential reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {

@@ -21,6 +21,7 @@ from .options import (
     Overwrite,
     spread,
 )
+from .overlap import repeats_note, shared_note
 from .portions import check_labels, evaluate_all, resumable
 from .recipe_options import RecipeOptions
 from .screen import note, panel, progress, show, show_json, teaching, warnings_shown
@@ -149,8 +150,10 @@ def command(
     if report is not None:
         from ..report.summary import write_summary
 
-        write_summary(report, potential, shown, prediction, held_out=held_out is not None, overwrite=overwrite)
-    _tell(_Trained(model, report, keep.equations, potential, checked, looked_at, metrics, valid), dataset, as_json)
+        write_summary(report, potential, shown, prediction, overwrite=overwrite)
+    notes = (repeats_note(dataset), shared_note(potential, held_out) if held_out is not None else "")
+    done = _Trained(model, report, keep.equations, potential, checked, looked_at, metrics, valid, notes)
+    _tell(done, dataset, as_json)
 
 
 @dataclass(frozen=True)
@@ -165,6 +168,7 @@ class _Trained:
     outliers: Screened | None
     metrics: Metrics
     valid: str | None
+    notes: tuple[str, ...]  # on structures that occur twice
 
 
 def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
@@ -182,6 +186,7 @@ def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
                 **header,
                 "explained_variance": explained,
                 "label_check": None if done.labels is None else asdict(done.labels),
+                "notes": [text for text in done.notes if text],
                 "outliers": None if done.outliers is None else done.outliers.as_dict(),
                 "validation" if done.valid else "training": metrics_as_json(done.metrics),
             }
@@ -189,6 +194,8 @@ def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
         return
     for text in dataset.source.notes:
         note(f"{dataset.source.name}: {text}")
+    for text in filter(None, done.notes):
+        note(text)
     if done.outliers is not None and done.outliers.text:
         panel("Warning", done.outliers.text, colour="yellow")
     where = f"Errors on {done.valid}" if done.valid else "Errors on the training set"
