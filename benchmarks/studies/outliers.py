@@ -16,7 +16,7 @@ from ..harness.models import load
 from ..harness.tables import table
 from .damage import KINDS, PERIODIC, WITH_STRESS, damaged
 
-N = {"water": 80}  # frames, else 200: a frame of water has 577 labels
+N = {"water": 50}  # frames, else 200: a frame of water has 577 labels
 CLEAN_MOST = 1000  # structures
 DAMAGED = {
     "ethanol": "rmd17_ethanol:train_01",
@@ -98,7 +98,7 @@ def _cell(there: list[Entry], name: str) -> str:
 
 OUTLIERS = Benchmark(
     "outliers",
-    "Outliers: damage to one frame of 200 (water: of 80)",
+    "Outliers: damage to one frame of 200 (water: of 50)",
     "One frame is damaged, and `find_outliers` names it with the kind of label and the size of the residual. Not seen: "
     "the damage is smaller than the errors that the small fit has elsewhere in the set. Clean data give no alarm.",
     cells, measure, tables,

@@ -50,16 +50,18 @@ class LeftOut:
 
         Both are those of the rows that are not left out for good.
         """
-        weights = self._inverse * (self.rows.T @ self.targets)
         if not self.gone:
+            weights = self._inverse * (self.rows.T @ self.targets)
             return weights, self.rows.new_zeros(len(weights), 0)
         rows = torch.cat([self.groups[g] for g in self.gone])
-        z, y = self.rows[rows], self.targets[rows]
+        # their targets do not matter, and may be absurd: zeros in their place leave no rounding behind
+        targets = self.targets.index_fill(0, rows, 0.0)
+        weights, z = self._inverse * (self.rows.T @ targets), self.rows[rows]
         free = torch.eye(len(rows), dtype=z.dtype, device=z.device) - (z * self._inverse) @ z.T
         half = torch.linalg.cholesky(free)
         more = torch.linalg.solve_triangular(half, z * self._inverse, upper=False).T
-        residual = torch.linalg.solve_triangular(half, (y - z @ weights)[:, None], upper=False)[:, 0]
-        return weights - more @ residual, more
+        residual = torch.linalg.solve_triangular(half, (z @ weights)[:, None], upper=False)[:, 0]
+        return weights + more @ residual, more
 
     def residuals(self) -> tuple[Tensor, Tensor]:
         """For each row: its residual by the solution without its group, and the factor of its variance.

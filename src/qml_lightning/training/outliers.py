@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -102,19 +102,19 @@ def find_outliers(problem: Problem, compute: Compute | None = None, tell: Progre
     basis = Basis.draw(problem.structures, RECIPE).ready(compute)
     tell("outliers", 0, 1)
     inside, outside = _parts(problem)
-    fit, sample = _small_fit(problem, basis, inside)
-    judged = _Judged.of(problem, inside, sample, *fit.residuals())
-    gone: list[int] = []
+    sample = _Sample.of(problem, basis, inside)
+    fit = LeftOut.of(sample.rows, sample.targets, sample.groups, _ridge(sample))
     most = max(1, int(MOST_PART * len(inside)))
     for _ in range(MOST_ROUNDS):
-        worst = [number for number in judged.worst() if number not in gone]
-        if not worst or len(gone) >= most:
+        found = _Judged.of(problem, inside, sample, *fit.residuals(), gone=fit.gone)
+        worst = found.worst()[: most - len(fit.gone)]
+        # an absurd frame spoils the choice of the ridge as well
+        ridge = _ridge(sample, fit.gone) if fit.gone and not worst else fit.ridge
+        if not worst and ridge == fit.ridge:
             break
-        gone += worst[: most - len(gone)]
-        judged = _Judged.of(problem, inside, sample, *fit.without(gone).residuals())
-    found = judged
+        fit = fit.without([*fit.gone, *worst]).with_ridge(ridge)
     if len(outside):
-        found = judged.joined(_predicted(problem, basis, fit.without(gone), outside))
+        found = found.joined(_predicted(problem, basis, fit, outside))
     tell("outliers", 1, 1)
     return found.outliers()
 
@@ -159,21 +159,16 @@ class _Sample:
         return list(order.split(torch.bincount(self.owner).tolist()))
 
 
-def _small_fit(problem: Problem, basis: ReadyBasis, index: Tensor) -> tuple[LeftOut, _Sample]:
-    sample = _Sample.of(problem, basis, index)
-    ridge = _ridge(sample, len(index))
-    return LeftOut.of(sample.rows, sample.targets, sample.groups, ridge), sample
-
-
-def _ridge(sample: _Sample, n: int) -> float:
+def _ridge(sample: _Sample, gone: Sequence[int] = ()) -> float:
     """Ridge whose solution for the one half of the structures predicts the other half best.
 
     Errors are compared where nine of ten structures are better: outliers do not count, but extrapolation does.
     """
-    counts = torch.bincount(sample.owner, minlength=n)
+    counts = torch.bincount(sample.owner)
+    n = len(counts)
+    there = torch.tensor([s for s in range(n) if s not in gone])
     halves = []
-    for first in (0, 1):
-        some = torch.arange(first, n, 2)
+    for some in (there[::2], there[1::2]):
         some = some[: max(FEWEST // 2, int((counts[some].cumsum(0) <= MOST_ROWS_FOR_RIDGE).sum()))]
         halves.append(torch.isin(sample.owner, some).nonzero()[:, 0])
     learn, judge = halves
@@ -220,12 +215,22 @@ class _Judged:
     residual: Tensor  # (rows,) by a fit without their structure
     factor: Tensor  # (rows,) of their variance
     target: Tensor  # (rows,)
+    gone: tuple[int, ...] = ()  # structures that the fit was made without
 
     @classmethod
-    def of(cls, problem: Problem, index: Tensor, sample: _Sample, residual: Tensor, factor: Tensor) -> _Judged:
+    def of(
+        cls,
+        problem: Problem,
+        index: Tensor,
+        sample: _Sample,
+        residual: Tensor,
+        factor: Tensor,
+        *,
+        gone: tuple[int, ...] = (),
+    ) -> _Judged:
         known = factor.isfinite() & residual.isfinite()
         residual, factor = torch.where(known, residual, 0.0), torch.where(known, factor.clamp(min=1.0), 1.0)
-        return cls(problem, index, sample.kind, sample.owner, residual, factor, sample.targets)
+        return cls(problem, index, sample.kind, sample.owner, residual, factor, sample.targets, gone)
 
     def joined(self, others: Iterator[_Judged]) -> _Judged:
         """The judgement on these and other structures."""
@@ -236,7 +241,7 @@ class _Judged:
             for name in ("index", "kind", "residual", "factor", "target")
         }
         owner = torch.cat([part.owner + int(start) for part, start in zip(parts, first)])
-        return _Judged(self.problem, owner=owner, **joined)
+        return _Judged(self.problem, owner=owner, gone=self.gone, **joined)
 
     @property
     def sized(self) -> Tensor:
@@ -267,9 +272,7 @@ class _Judged:
                 along = _summed(x * p, owner, n).abs()
                 out[name, "scale"] = along / _summed(p.square(), owner, n).sqrt().clamp(min=1e-12)
         if "forces" in self.problem.targets:
-            floor = NET_FORCE * self.sigma[list(self.problem.targets).index("forces")]
-            net = self._net_force.norm(dim=1)
-            out["forces", "net"] = torch.where(net > floor, net, 0.0)
+            out["forces", "net"] = self._net_force.norm(dim=1)
         unlike = torch.zeros(n, dtype=torch.float64)
         unlike.scatter_reduce_(0, self.owner, (self.factor - 1.0).sqrt(), "amax")
         out["atoms", "unlike"] = torch.where(self._common, unlike, 0.0)
@@ -293,11 +296,18 @@ class _Judged:
     def excess(self) -> dict[tuple[str, str], Tensor]:
         """Each statistic over its threshold, (structures,)."""
         limits = {"unlike": (STEPS_OF_UNLIKE, math.inf)}
-        return {key: x / _threshold(x, *limits.get(key[1], (STEPS, MOST_TAIL))) for key, x in self.statistics.items()}
+        there = torch.ones(len(self.index), dtype=torch.bool)
+        there[list(self.gone)] = False
+        out = {key: _threshold(x[there], *limits.get(key[1], (STEPS, MOST_TAIL))) for key, x in self.statistics.items()}
+        if ("forces", "net") in out:
+            least = NET_FORCE * self.sigma[list(self.problem.targets).index("forces")]
+            out["forces", "net"] = max(least, out["forces", "net"])
+        return {key: self.statistics[key] / threshold for key, threshold in out.items()}
 
     def worst(self) -> list[int]:
-        """Structures beyond a threshold that are not far from the worst of them."""
+        """Structures beyond a threshold that are not far from the worst of them, and not gone yet."""
         most = torch.stack(list(self.excess.values())).amax(0)
+        most[list(self.gone)] = 0.0
         limit = max(1.0, TOGETHER * float(most.max()))
         return (most > limit).nonzero()[:, 0].tolist()
 
