@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypedDict, Unpack, overload
 
 import torch
@@ -19,7 +20,7 @@ from .machine.compute import Compute
 from .machine.memory import Memory
 from .machine.progress import Progress, silent
 from .machine.ranks import Ranks
-from .machine.tensors import open_tensors
+from .machine.tensors import open_tensors, write_tensors
 from .model import file as features_file
 from .model.basis import Basis
 from .model.potential import Model, Potential
@@ -182,27 +183,21 @@ def fit(
     return request.fit(request.problem(data), progress or silent)
 
 
+def _file_of(potential: Model) -> ModuleType:
+    """Module that writes models of this kind."""
+    return exact_file if isinstance(potential, ExactPotential) else features_file
+
+
 def header_of(potential: Model) -> dict[str, Any]:
     """JSON header of the file of a model."""
-    return (
-        exact_file.header_of(potential)
-        if isinstance(potential, ExactPotential)
-        else features_file.header_of(_features(potential))
-    )
-
-
-def _features(potential: Model) -> Potential:
-    assert isinstance(potential, Potential)  # there are two kinds
-    return potential
+    header: dict[str, Any] = _file_of(potential).header_of(potential)
+    return header
 
 
 def save(potential: Model, path: str | Path, *, overwrite: bool = False) -> None:
     """Write a model as safetensors with a JSON header, atomically; an existing file is kept unless `overwrite`."""
-    if isinstance(potential, ExactPotential):
-        tensors = exact_file.tensors_of(potential)
-    else:
-        tensors = features_file.tensors_of(_features(potential))
-    features_file.write_model(path, header_of(potential), tensors, overwrite=overwrite)
+    tensors = _file_of(potential).tensors_of(potential)
+    write_tensors(path, features_file.FORMAT, header_of(potential), tensors, overwrite=overwrite)
 
 
 def load(path: str | Path) -> AnyPotential:

@@ -6,7 +6,7 @@ class QMLError(Exception):
 
 
 class InputError(QMLError, ValueError):
-    """What was given cannot be used: a file, a structure, a label, an option."""
+    """A file, a structure, a label or an option that cannot be used."""
 
 
 class ModelError(QMLError):

@@ -58,6 +58,11 @@ class SkinnedPairs:
     cutoff: float  # Å
     skin: float  # Å
 
+    @classmethod
+    def of(cls, structures: Structures, cutoff: float, skin: float, elements: tuple[int, ...]) -> SkinnedPairs:
+        """Pairs within cutoff + skin, in Å."""
+        return cls(pairs_within(structures, cutoff + skin, elements), structures, cutoff, skin)
+
     def serve(self, structures: Structures) -> bool:
         """Whether every pair within the cutoff is still among these."""
         unchanged = ("offsets", "numbers", "periodic", "cells")
@@ -68,11 +73,6 @@ class SkinnedPairs:
     def now(self, structures: Structures) -> Pairs:
         """Pairs within the cutoff at the positions of `structures`, which these must serve."""
         return self.listed.moved(structures).within(self.cutoff)
-
-
-def skinned_pairs(structures: Structures, cutoff: float, skin: float, elements: tuple[int, ...]) -> SkinnedPairs:
-    """Pairs within cutoff + skin, in Å."""
-    return SkinnedPairs(pairs_within(structures, cutoff + skin, elements), structures, cutoff, skin)
 
 
 def element_indices(numbers: Tensor, elements: tuple[int, ...]) -> Tensor:

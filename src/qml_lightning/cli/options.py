@@ -88,7 +88,7 @@ class DataOptions:
 
 @dataclass(frozen=True)
 class KeepOptions:
-    """What a fit leaves behind besides the model, and what it goes on from."""
+    """Files that a fit keeps besides the model, and files that it goes on from."""
 
     equations: Annotated[
         Path | None,
@@ -129,7 +129,7 @@ class KeepOptions:
 
 @dataclass(frozen=True)
 class MachineOptions:
-    """What to compute with."""
+    """Threads, device, kernels and precision to compute with."""
 
     threads: Annotated[
         int | None, Option(min=1, help="Processor cores to use; by default all.", rich_help_panel=MACHINE)
@@ -187,7 +187,7 @@ class MemoryOptions:
 
 
 def checked_precision(text: str | None) -> Precision | None:
-    """The same text, if it names a precision."""
+    """`text`, if it names a precision or is None; else an InputError."""
     if text not in (None, "float32", "float64"):
         raise InputError(f"--precision is float32 or float64, got {text!r}.")
     return text  # type: ignore[return-value]  # one of the three

@@ -158,7 +158,7 @@ def command(
 
 @dataclass(frozen=True)
 class _Trained:
-    """What there is to tell at the end."""
+    """Facts to tell at the end of a fit."""
 
     model: Path
     report: Path | None

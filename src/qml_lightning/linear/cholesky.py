@@ -18,13 +18,8 @@ NOT_FINITE = "It holds values that are not finite: look at the labels and the ge
 
 def solve_positive(matrix: Tensor, right: Tensor, ridge: float) -> Tensor:
     """(matrix + ridge)⁻¹ right from the lower triangle of `matrix`, which is overwritten."""
-    return substituted(cholesky(matrix, ridge), right)
-
-
-def cholesky(matrix: Tensor, ridge: float) -> Tensor:
-    """`matrix` with the factor U of matrix + ridge = UᵀU in its upper triangle, from the lower triangle."""
     first_factorised(matrix, matrix.diagonal().clone(), [ridge])
-    return matrix
+    return substituted(matrix, right)
 
 
 def substituted(factor: Tensor, right: Tensor) -> Tensor:

@@ -227,10 +227,11 @@ def added(one: Part, other: Part) -> Part:
     return together
 
 
-def lower_tiles(gram: Tensor) -> Iterator[tuple[int, int, Tensor]]:
-    """Views of the lower triangle as tiles, each with its first and last row: (last − first, last)."""
-    for first in range(0, gram.shape[0], GRAM_TILE):
-        last = min(first + GRAM_TILE, gram.shape[0])
+def lower_tiles(gram: Tensor, height: int = 0) -> Iterator[tuple[int, int, Tensor]]:
+    """Views of the lower triangle as tiles of `height` rows (0: GRAM_TILE), with first and last row of each."""
+    height = height or GRAM_TILE
+    for first in range(0, len(gram), height):
+        last = min(first + height, len(gram))
         yield first, last, gram[first:last, :last]
 
 

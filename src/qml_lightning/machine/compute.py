@@ -1,9 +1,9 @@
-"""What a fit computes with: device, kernels, memory and the processes that share the work."""
+"""The machine of a fit: device, kernels, memory and the processes that share the work."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TypeVar
 
 import torch
@@ -31,7 +31,3 @@ class Compute:
     def on_first(self, work: Callable[[], T]) -> T:
         """Result of `work`: computed here, or by the first rank and sent to all of them."""
         return work() if self.ranks is None else self.ranks.first(work)
-
-    def alone(self) -> Compute:
-        """This machine without the other ranks."""
-        return replace(self, ranks=None)

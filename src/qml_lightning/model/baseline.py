@@ -61,6 +61,11 @@ class References:
     origin: Baseline
     sums: Tensor  # (1 + elements, 1 + elements) Σ xᵀx, x = [energy − origin, atoms of each element] / atoms
 
+    @classmethod
+    def without_structures(cls, origin: Baseline) -> References:
+        n = 1 + len(origin.elements)
+        return cls(origin, torch.zeros(n, n, dtype=torch.float64))
+
     def with_structures(self, structures: Structures, energies: Tensor | None, sign: float = 1.0) -> References:
         """Sums with these structures added; with `sign` −1, removed."""
         if energies is None:
@@ -89,12 +94,6 @@ class References:
         past = vectors @ ((vectors.T @ self.sums[1:, 0]) / values)
         # the part of the origin that the compositions do not determine is left out, for the smallest norm
         return Baseline(self.origin.elements, vectors @ (vectors.T @ self.origin.energies) + past)
-
-
-def references_from(origin: Baseline) -> References:
-    """Sums without any structure."""
-    n = 1 + len(origin.elements)
-    return References(origin, torch.zeros(n, n, dtype=torch.float64))
 
 
 def given_baseline(energies: Mapping[int, float], elements: tuple[int, ...]) -> Baseline:

@@ -68,11 +68,16 @@ class Basis:
         if not torch.equal(self.projection.matrices, other.projection.matrices):
             return "the axes of the projection, which each fit finds from its own data unless it is given a basis"
         for mine, theirs in zip(self.maps, other.maps, strict=True):
-            for name in ("phases", "signs", "row_scale", "matrix"):
-                a, b = getattr(mine, name), getattr(theirs, name)
-                if a is not None and not torch.equal(a, b):
+            for name, drawn in tensors_of_map(mine).items():
+                if not torch.equal(drawn, getattr(theirs, name)):
                     return f"the {name} that were drawn at random (seeds {self.recipe.seed} and {other.recipe.seed})"
         return ""
+
+
+def tensors_of_map(feature_map: FeatureMap) -> dict[str, Tensor]:
+    """Tensors of a feature map, by name."""
+    found = {name: getattr(feature_map, name) for name in ("phases", "signs", "row_scale", "matrix")}
+    return {name: tensor for name, tensor in found.items() if tensor is not None}
 
 
 def recipe_difference(one: Recipe, other: Recipe) -> str:

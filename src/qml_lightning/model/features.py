@@ -64,13 +64,8 @@ class FeatureSettings:
             raise InputError(f"SORF needs at least one Hadamard transform, got {self.n_transforms}. Use 2.")
 
 
-@dataclass(frozen=True)
-class _Linear:
-    """Linear part of the feature map of one element: a matrix, or signs and row scales of fast transforms."""
-
-    signs: Tensor | None = None
-    row_scale: Tensor | None = None
-    matrix: Tensor | None = None
+# Linear part of the feature map of one element, by the names in FeatureMap: a matrix, or signs and row scales.
+Linear = dict[str, Tensor]
 
 
 def _chi(rank: int, n: int, random: np.random.Generator) -> np.ndarray:
@@ -78,31 +73,31 @@ def _chi(rank: int, n: int, random: np.random.Generator) -> np.ndarray:
     return np.sqrt(random.chisquare(rank, n))
 
 
-def _gaussian(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> _Linear:
+def _gaussian(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> Linear:
     """RFF: a matrix with entries ~ N(0, 1/σ²)."""
-    return _Linear(matrix=torch.from_numpy(random.standard_normal((n, rank)) / settings.sigma))
+    return {"matrix": torch.from_numpy(random.standard_normal((n, rank)) / settings.sigma)}
 
 
-def _orthogonal(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> _Linear:
+def _orthogonal(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> Linear:
     """ORF: S Q / σ, blocks of orthogonal rows Q with the lengths S of Gaussian vectors."""
     blocks = []
     for _ in range(math.ceil(n / rank)):
         q, r = np.linalg.qr(random.standard_normal((rank, rank)))
         blocks.append(q * np.sign(np.diag(r)))  # the sign makes Q uniform over the orthogonal group
     q = np.concatenate(blocks)[:n]
-    return _Linear(matrix=torch.from_numpy(_chi(rank, n, random)[:, None] * q / settings.sigma))
+    return {"matrix": torch.from_numpy(_chi(rank, n, random)[:, None] * q / settings.sigma)}
 
 
-def _structured(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> _Linear:
+def _structured(settings: FeatureSettings, rank: int, n: int, random: np.random.Generator) -> Linear:
     """SORF: blocks (√d/σ) H D_t … H D_1 of d rows, with orthonormal H and random signs D; `chi_scaled`: χ_d for √d."""
     signs = random.integers(0, 2, (n // rank, settings.n_transforms, rank)) * 2.0 - 1.0
     length = _chi(rank, n, random) if settings.chi_scaled else np.full(n, math.sqrt(rank))
     # H has entries ±1 in the kernels, hence 1/√d for each transform
     scale = length / settings.sigma / rank ** (settings.n_transforms / 2)
-    return _Linear(signs=torch.from_numpy(signs), row_scale=torch.from_numpy(scale))
+    return {"signs": torch.from_numpy(signs), "row_scale": torch.from_numpy(scale)}
 
 
-LINEAR_MAPS: dict[str, Callable[[FeatureSettings, int, int, np.random.Generator], _Linear]] = {
+LINEAR_MAPS: dict[str, Callable[[FeatureSettings, int, int, np.random.Generator], Linear]] = {
     "sorf": _structured,
     "rff": _gaussian,
     "orf": _orthogonal,
@@ -119,9 +114,7 @@ def draw_maps(
     for _ in range(n_elements):
         linear = LINEAR_MAPS[settings.method](settings, rank, n, random)
         phases = np.zeros(n) if settings.paired else random.uniform(0.0, 2.0 * math.pi, n)
-        maps.append(
-            FeatureMap(torch.from_numpy(phases), settings.paired, linear.signs, linear.row_scale, linear.matrix)
-        )
+        maps.append(FeatureMap(torch.from_numpy(phases), settings.paired, **linear))
     return tuple(maps)
 
 

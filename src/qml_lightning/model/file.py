@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ..atoms.units import INTERNAL
 from ..kernels import FeatureMap
-from ..machine.tensors import open_tensors, write_tensors
+from ..machine.tensors import open_tensors
 from .baseline import Baseline
-from .basis import Basis
+from .basis import Basis, tensors_of_map
 from .potential import Model, Potential
 from .projection import Projection
 from .provenance import Provenance
@@ -36,11 +36,6 @@ def common_header(model: Model, kind: str, recipe: Mapping[str, Any]) -> dict[st
         "recipe": dict(recipe),
         "provenance": model.provenance.as_dict(),
     }
-
-
-def write_model(path: str | Path, header: dict[str, Any], tensors: Mapping[str, Tensor], *, overwrite: bool) -> None:
-    """Write a model of any kind, atomically; an existing file is kept unless `overwrite`."""
-    write_tensors(path, FORMAT, header, tensors, overwrite=overwrite)
 
 
 def read_header(path: str | Path) -> dict[str, Any]:
@@ -88,15 +83,9 @@ def read_trained_on(file: Any) -> Tensor | None:
 
 def basis_tensors(basis: Basis) -> dict[str, Tensor]:
     """Axes and feature maps, element by element."""
-    tensors = {
-        "projection": basis.projection.matrices,
-        "explained": basis.projection.explained,
-        "phases": torch.stack([m.phases for m in basis.maps]),
-    }
-    for name in ("signs", "row_scale", "matrix"):
-        parts = [getattr(m, name) for m in basis.maps]
-        if parts[0] is not None:
-            tensors[name] = torch.stack(parts)
+    tensors = {"projection": basis.projection.matrices, "explained": basis.projection.explained}
+    drawn = [tensors_of_map(feature_map) for feature_map in basis.maps]
+    tensors |= {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
     if "signs" in tensors:
         tensors["signs"] = tensors["signs"].to(torch.int8)  # ±1: an eighth of the room
     return tensors

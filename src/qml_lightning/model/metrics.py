@@ -65,22 +65,16 @@ def evaluate(potential: Model | Predictor, data: Dataset) -> Metrics:
 
 def compare(structures: Structures, labels: Labels, prediction: Prediction) -> Metrics:
     """Errors of predictions against labels."""
-    energy = forces = stress = None
-    if labels.energies is not None:
-        energy = prediction.energies - labels.energies
-    if labels.forces is not None:
-        assert prediction.forces is not None
-        forces = prediction.forces - labels.forces
-    if labels.stress is not None:
-        assert prediction.stress is not None
-        stress = prediction.stress - labels.stress
+    found = {"energies": prediction.energies, "forces": prediction.forces, "stress": prediction.stress}
+    wrong = {kind: found[kind] - getattr(labels, kind) for kind in labels.kinds}  # type: ignore[operator]  # asked for
+    energy, forces = wrong.get("energies"), wrong.get("forces")
     return Metrics(
         len(structures),
         structures.n_atoms,
         _error(energy),
         _error(None if energy is None else energy / structures.counts),
         _error(forces),
-        _error(stress),
+        _error(wrong.get("stress")),
         {} if forces is None else {z: error for z in structures.elements
                                    if (error := _error(forces[structures.numbers == z]))},
     )  # fmt: skip

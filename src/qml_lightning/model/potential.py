@@ -55,11 +55,9 @@ class Model(Protocol):
 
     def _ready_basis(self, compute: Compute, precision: Precision | None) -> ReadyBasis:
         """Representation, axes and feature maps (if there are any) on a device."""
-        ...
 
     def _local(self, basis: ReadyBasis) -> LocalModel:
         """Atomic energies in that basis."""
-        ...
 
     def _whole_path(self, basis: ReadyBasis, skin: float) -> WholePath | None:
         """Prediction in one call, for kernels that have it."""

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..atoms.neighbours import Pairs, SkinnedPairs, element_indices, pairs_within, skinned_pairs
+from ..atoms.neighbours import Pairs, SkinnedPairs, element_indices, pairs_within
 from ..atoms.structures import Structures, batches, structures_from_ase
 from ..kernels import WholePath
 from .basis import ReadyBasis
@@ -79,7 +79,8 @@ class Predictor:
         if self.skin > 0:
             return self.predict_pairs(structures, self._kept_pairs(structures), forces=forces, stress=stress)
         parts = []
-        for part in _runs(structures):
+        for index in batches(structures.counts, ATOMS_AT_ONCE):
+            part = structures if len(index) == len(structures) else structures.select(index)
             pairs = pairs_within(part, self.cutoff, self.basis.elements)
             self._lists_made += 1
             parts.append(self.predict_pairs(part, pairs, forces=forces, stress=stress))
@@ -100,7 +101,7 @@ class Predictor:
 
     def _kept_pairs(self, structures: Structures) -> Pairs:
         if self._pairs is None or not self._pairs.serve(structures):
-            self._pairs = skinned_pairs(structures, self.cutoff, self.skin, self.basis.elements)
+            self._pairs = SkinnedPairs.of(structures, self.cutoff, self.skin, self.basis.elements)
             self._lists_made += 1
         return self._pairs.now(structures)
 
@@ -145,9 +146,3 @@ def stress_from(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tenso
     virial = torch.zeros(len(structures), 3, 3, dtype=torch.float64)
     virial.index_add_(0, structures.structure_of_atom[pairs.centre], outer)
     return 0.5 * (virial + virial.transpose(1, 2)) / structures.volumes[:, None, None]
-
-
-def _runs(structures: Structures) -> Iterator[Structures]:
-    """Structures in batches of at most ATOMS_AT_ONCE atoms."""
-    for index in batches(structures.counts, ATOMS_AT_ONCE):
-        yield structures if len(index) == len(structures) else structures.select(index)

@@ -10,7 +10,7 @@ import hashlib
 import time
 import warnings
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,10 @@ from torch import Tensor
 
 from ..errors import InputError, QMLError
 from ..linear.krylov import WINDOW, Iteration, State
-from ..machine.compute import Compute
 from ..machine.files import sweep_up
 from ..machine.ranks import Ranks
 from ..machine.tensors import open_tensors, write_tensors
-from ..model.basis import Basis, recipe_difference
+from ..model.basis import Basis, tensors_of_map
 from ..model.recipe import Recipe
 from .chosen import Chosen
 from .equations import Equations
@@ -48,6 +47,7 @@ class Checkpoint:
         self.path, self.seconds = path, seconds
         self._last = time.monotonic()
         sweep_up(path)
+        self.share = "" if ranks is None else f"rank {ranks.rank} of {ranks.size}"
         # ranks resume together or not at all
         self.found = path.exists() if ranks is None else ranks.all(path.exists())
 
@@ -93,18 +93,18 @@ class EquationsCheckpoint(Checkpoint):
     def basis(self) -> Basis | None:
         return read_equations_basis(self.path) if self.found else None
 
-    def after(self, equations: Equations, done: int, of: int, share: str = "") -> None:
+    def after(self, equations: Equations, done: int, of: int) -> None:
         """Write a checkpoint if it is time and next to no rows wait."""
         longest = max(equations.grams, key=lambda part: part.n, default=None)
         if not self.due or (longest is not None and longest.waiting.n and done < of):
             return
-        position = Position(done, of, share)
+        position = Position(done, of, self.share)
         self._write(
             lambda: save_equations(equations, self.path, overwrite=True, position=position),
             f"{done} of {of} structures",
         )
 
-    def read(self, problem: Problem, basis: Basis, compute: Compute, share: str = "") -> tuple[Equations, int] | None:
+    def read(self, problem: Problem, basis: Basis, device: torch.device | str) -> tuple[Equations, int] | None:
         """Equations and the number of structures in them; None if there is no checkpoint yet.
 
         Data (fingerprints, kinds of labels), given reference energies and basis must be those of the checkpoint. Ridge
@@ -112,12 +112,12 @@ class EquationsCheckpoint(Checkpoint):
         """
         if not self.found:
             return None
-        equations, position = load_state(self.path, device=compute.device)
+        equations, position = load_state(self.path, device=device)
         if position is None:
             raise self._refused("it holds finished equations: use merge or update")
         why = _difference(equations, problem, basis)
-        if not why and position.share != share:
-            why = f"it is of {position.share or 'one process'}, not of {share or 'one process'}"
+        if not why and position.share != self.share:
+            why = f"it is of {position.share or 'one process'}, not of {self.share or 'one process'}"
         if why:
             raise self._refused(why)
         return replace(equations, basis=equations.basis.with_recipe(basis.recipe)), position.done
@@ -131,8 +131,6 @@ def _difference(equations: Equations, problem: Problem, basis: Basis) -> str:
         return f"{same} of these {len(prints)} structures are among its {len(equations.structures)}, in some order"
     if tuple(equations.parts) != kinds:
         return f"it learns from {', '.join(equations.parts)}, not from {', '.join(kinds)}"
-    if found := recipe_difference(theirs, mine):
-        return found
     if theirs.seed != mine.seed:
         return f"the seed is {theirs.seed} in one and {mine.seed} in the other"
     same_origin = torch.equal(problem.baseline.energies, equations.references.origin.energies)
@@ -141,31 +139,24 @@ def _difference(equations: Equations, problem: Problem, basis: Basis) -> str:
     return equations.basis.difference(basis)
 
 
-@dataclass(frozen=True)
-class Identity:
-    """Digests that tell one iteration from another: recipe, structures with their labels, basis."""
+def iteration_identity(basis: Basis, chosen: Chosen, fingerprints: Tensor) -> dict[str, Any]:
+    """Header entries that tell one iteration from another: recipe, and digests of labelled structures and basis."""
+    drawn = (tensor for feature_map in basis.maps for tensor in tensors_of_map(feature_map).values())
+    digests = {"data": _digest([fingerprints]), "basis": _digest([basis.projection.matrices, *drawn])}
+    return chosen.header() | digests
 
-    chosen: Chosen
-    data: str
-    basis: str
 
-    @classmethod
-    def of(cls, basis: Basis, chosen: Chosen, fingerprints: Tensor) -> Identity:
-        """Identity of an iteration in `basis` for the structures with these fingerprints."""
-        tensors = (t for m in basis.maps for t in (m.phases, m.signs, m.row_scale, m.matrix) if t is not None)
-        return cls(chosen, _digest([fingerprints]), _digest([basis.projection.matrices, *tensors]))
-
-    def difference(self, header: Mapping[str, Any]) -> str:
-        """First difference from the iteration of a file, in words; empty if there is none."""
-        mine, theirs = self.chosen.recipe, Recipe.from_dict(header["recipe"])
-        # the point where it ends does not change its steps
-        ends = theirs.solver
-        solver = replace(mine.solver, most_iterations=ends.most_iterations, tolerance=ends.tolerance)
-        if theirs != replace(mine, solver=solver):
-            return "the recipe is another one"
-        if header["data"] != self.data:
-            return "the structures or their labels are others"
-        return "" if header["basis"] == self.basis else "the basis is another one"
+def _iteration_difference(theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
+    """First difference between two iterations by their headers, in words; empty if there is none."""
+    before, now = Recipe.from_dict(theirs["recipe"]), Recipe.from_dict(mine["recipe"])
+    # the point where it ends does not change its steps
+    ends = before.solver
+    solver = replace(now.solver, most_iterations=ends.most_iterations, tolerance=ends.tolerance)
+    if before != replace(now, solver=solver):
+        return "the recipe is another one"
+    if theirs["data"] != mine["data"]:
+        return "the structures or their labels are others"
+    return "" if theirs["basis"] == mine["basis"] else "the basis is another one"
 
 
 class Restart(Checkpoint):
@@ -175,15 +166,13 @@ class Restart(Checkpoint):
         with open_tensors(self.path, RESTART, RESTART_VERSION, "restart") as (header, _):
             return header
 
-    def after(self, state: State, identity: Identity) -> None:
+    def after(self, state: State, identity: Mapping[str, Any]) -> None:
         """Write the state if it is time."""
         if not self.due:
             return
         header = {
+            **identity,
             "format_version": RESTART_VERSION,
-            **identity.chosen.header(),
-            "data": identity.data,
-            "basis": identity.basis,
             "ridge": state.ridge,
             "number": state.number,
             "history": [asdict(step) for step in state.history],
@@ -193,12 +182,12 @@ class Restart(Checkpoint):
         tensors |= {} if state.best is None else {"best": state.best}
         self._write(lambda: write_tensors(self.path, RESTART, header, tensors, overwrite=True), f"step {state.number}")
 
-    def read(self, identity: Identity, most_iterations: int, device: torch.device | str) -> State | None:
+    def read(self, identity: Mapping[str, Any], most_iterations: int, device: torch.device | str) -> State | None:
         """State to resume from, of the same fit; None if there is no file yet."""
         if not self.found:
             return None
         with open_tensors(self.path, RESTART, RESTART_VERSION, "restart") as (header, file):
-            if why := identity.difference(header):
+            if why := _iteration_difference(header, identity):
                 raise self._refused(why)
             base, residual, left = (file.get_tensor(name).to(device) for name in VECTORS)
             best = file.get_tensor("best").to(device) if "best" in file.keys() else None  # noqa: SIM118

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
@@ -110,34 +111,25 @@ def _virial_tangents(pairs: Pairs, vectors: Tensor, jacobian: Tensor, structures
 
 def all_environments(basis: ReadyBasis, structures: Structures, kinds: Collection[str]) -> Environments:
     """Environments and tangents of all structures, a bounded number of atoms at a time."""
-    first_atom = 0
     rho, element, structure = [], [], []
-    moving: dict[str, list[tuple[Tangents, int, int]]] = {kind: [] for kind in kinds if kind != "energies"}
+    moving: dict[str, list[Tangents]] = defaultdict(list)
+    first_atom = 0
     for index in batches(structures.counts, ATOMS_AT_ONCE):
-        part = structures.select(index)
-        at = environments(basis, part, kinds)
+        at, first = environments(basis, structures.select(index), kinds), int(index[0])
         rho.append(at.rho)
         element.append(at.element)
-        structure.append(at.structure + int(index[0]))
-        for kind, runs in moving.items():
-            per_row = {"forces": 3 * first_atom, "stress": len(VOIGT) * int(index[0])}[kind]
-            runs.append((at.tangents[kind], first_atom, per_row))
-        first_atom += part.n_atoms
-    return Environments(
-        torch.cat(rho),
-        torch.cat(element),
-        torch.cat(structure),
-        len(structures),
-        {
-            kind: Tangents(
-                torch.cat([part.vector for part, _, _ in runs]),
-                torch.cat([part.owner + atom for part, atom, _ in runs]),
-                torch.cat([part.row + row for part, _, row in runs]),
-                sum(part.n_rows for part, _, _ in runs),
-            )
-            for kind, runs in moving.items()
-        },
-    )
+        structure.append(at.structure + first)
+        first_row = {"forces": 3 * first_atom, "stress": len(VOIGT) * first}
+        for kind, one in at.tangents.items():
+            moving[kind].append(replace(one, owner=one.owner + first_atom, row=one.row + first_row[kind]))
+        first_atom += len(at.rho)
+    tangents = {kind: _joined(parts) for kind, parts in moving.items()}
+    return Environments(torch.cat(rho), torch.cat(element), torch.cat(structure), len(structures), tangents)
+
+
+def _joined(parts: list[Tangents]) -> Tangents:
+    vector, owner, row = (torch.cat([getattr(part, name) for part in parts]) for name in ("vector", "owner", "row"))
+    return Tangents(vector, owner, row, sum(part.n_rows for part in parts))
 
 
 @dataclass

@@ -17,7 +17,7 @@ from ..linear.direct import Term
 from ..linear.normal_equations import Gram, Part, added, equations_for, grown
 from ..machine.compute import Compute
 from ..machine.progress import Progress, silent
-from ..model.baseline import Baseline, References, given_baseline, references_from
+from ..model.baseline import Baseline, References, given_baseline
 from ..model.basis import Basis, ReadyBasis
 from ..model.recipe import Recipe
 from .chosen import Chosen
@@ -85,6 +85,10 @@ class Equations:
         ]
 
 
+# A function of the equations so far, the number of structures in them, and that of all structures.
+AfterBatch = Callable[[Equations, int, int], None]
+
+
 def empty(
     problem: Problem, basis: Basis, chosen: Chosen | None = None, *, device: torch.device | str = "cpu"
 ) -> Equations:
@@ -93,7 +97,7 @@ def empty(
     return Equations(
         basis,
         {kind: equations_for(n, basis.n_weights, device, n_targets.get(kind, 1)) for kind, n in problem.rows.items()},
-        references_from(problem.baseline).with_structures(problem.structures, problem.labels.energies),
+        References.without_structures(problem.baseline).with_structures(problem.structures, problem.labels.energies),
         problem.given,
         problem.fingerprints,
         problem.structures.n_atoms,
@@ -108,7 +112,7 @@ def gather(
     problem: Problem,
     tell: Progress = silent,
     how: Pass = Pass(),  # noqa: B008 (a value)
-    after: Callable[[Equations, int, int], None] | None = None,
+    after: AfterBatch | None = None,
 ) -> None:
     """Add the rows of `problem`; `after(equations, done, of)` follows each batch of structures.
 

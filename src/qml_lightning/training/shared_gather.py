@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import time
-from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
-from ..linear.normal_equations import Gram, Rows
+from ..linear.normal_equations import Gram, Rows, lower_tiles
 from ..machine.progress import Progress
 from ..machine.ranks import Ranks, in_touch
 from ..model.basis import ReadyBasis
-from .checkpoint import EquationsCheckpoint
-from .equations import Equations, gather
+from .equations import AfterBatch, Equations, gather
 from .problem import Problem
 from .rows import Pass
 
@@ -25,19 +23,11 @@ MESSAGE_BYTES, MESSAGE_ROWS = 64 * 1024**2, 256
 
 def share(problem: Problem, ranks: Ranks) -> Problem:
     """Structures of this rank: neighbouring ones, with about as many rows and atoms on every rank."""
-    structures = problem.structures
-    cost = structures.counts.clone()
-    for kind, target in problem.targets.items():
-        known = target.isfinite().sum(1) if target.dim() == 2 else target.isfinite().long()
-        cost.index_add_(0, structures.structure_of_atom if kind == "forces" else torch.arange(len(structures)), known)
+    rows = torch.bincount(problem.structure_of_rows, minlength=len(problem.structures))
+    cost = problem.structures.counts + rows
     middle = cost.cumsum(0).double() - cost / 2
     owner = (middle / float(cost.sum()) * ranks.size).long()
     return problem.select((owner == ranks.rank).nonzero()[:, 0])
-
-
-def share_name(ranks: Ranks | None) -> str:
-    """Name of the share of this rank, for its checkpoint."""
-    return "" if ranks is None else f"rank {ranks.rank} of {ranks.size}"
 
 
 def gather_by_ranks(
@@ -47,15 +37,14 @@ def gather_by_ranks(
     ranks: Ranks,
     tell: Progress,
     how: Pass,
-    checkpoint: EquationsCheckpoint | None = None,
+    after: AfterBatch | None = None,
 ) -> dict[str, Any]:
     """Add the rows of the whole `problem`, a share by each rank; the first rank has them all. Returns a report.
 
     Every rank has made room for all rows, so that all choose the same form of the equations.
     """
     ranks.agree(repr(equations.recipe) + hashlib.sha256(equations.structures.numpy().tobytes()).hexdigest())
-    started, name = time.perf_counter(), share_name(ranks)
-    after = None if checkpoint is None else partial(checkpoint.after, share=name)
+    started = time.perf_counter()
     gather(equations, basis, share(problem, ranks), tell, how, after)
     gathered = time.perf_counter()
     tell("adding up", 0, 1)
@@ -78,15 +67,12 @@ def gather_by_ranks(
 def _add_up(equations: Gram, ranks: Ranks) -> int:
     """Sum the lower triangles and moments of all ranks on the first one, in bounded messages; bytes sent."""
     gram, sent = equations.gram, 0
-    n, first = len(gram), 0
-    while first < n:
-        last = min(n, first + max(1, min(MESSAGE_ROWS, MESSAGE_BYTES // (8 * n))))
-        part = gram[first:last, :last].contiguous()
+    for _, _, tile in lower_tiles(gram, max(1, min(MESSAGE_ROWS, MESSAGE_BYTES // (8 * len(gram))))):
+        part = tile.contiguous()
         dist.reduce(part, 0)
         if ranks.rank == 0:
-            gram[first:last, :last] = part
+            tile.copy_(part)
         sent += part.nbytes
-        first = last
     for part in (equations.moment, equations.square):
         dist.reduce(part, 0)
         sent += part.nbytes

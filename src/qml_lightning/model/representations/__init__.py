@@ -23,15 +23,12 @@ class Representation(Protocol):
     @property
     def cutoff(self) -> float:
         """Largest distance of a neighbour that counts, in Å."""
-        ...
 
     def arguments(self, n_elements: int) -> FCHL19Arguments:
         """Arguments of the kernels, for `n_elements` elements; their `size` is the length of the vector."""
-        ...
 
     def describe(self) -> str:
         """Parameters in words, for people."""
-        ...
 
 
 KINDS: dict[str, type[Representation]] = {FCHL19.kind: FCHL19}

@@ -64,16 +64,9 @@ ENERGIES = FCHL19(n_radial2=23, n_radial3=22, eta2=0.27, eta3=5.6, decay2=2.78, 
 ENERGIES_AND_FORCES = FCHL19()
 COSINE_SERIES = FCHL19(weight3=0.2, angular="series", n_angular=4)
 ENERGIES_SERIES = FCHL19(
-    n_radial2=23,
-    n_radial3=23,
-    eta2=0.267,
-    eta3=7.07,
-    decay2=2.78,
-    decay3=2.12,
-    weight3=0.462,
-    angular="series",
+    n_radial2=23, n_radial3=23, eta2=0.267, eta3=7.07, decay2=2.78, decay3=2.12, weight3=0.462, angular="series",
     n_angular=4,
-)
+)  # fmt: skip
 PRESETS = {
     "energies": ENERGIES,
     "energies-and-forces": ENERGIES_AND_FORCES,

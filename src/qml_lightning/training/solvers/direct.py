@@ -28,7 +28,7 @@ from ..equations import Equations, empty, gather
 from ..equations_file import save_equations
 from ..problem import Learn, Problem
 from ..rows import Pass
-from ..shared_gather import gather_by_ranks, share_name
+from ..shared_gather import gather_by_ranks
 from .task import Fitted, Task
 
 
@@ -55,19 +55,18 @@ def _gathered(task: Task) -> tuple[Equations, dict[str, Any]]:
     problem, compute, checkpoint = task.problem, task.compute, task.checkpoint
     assert checkpoint is None or isinstance(checkpoint, EquationsCheckpoint)
     most = batch_limit(task.basis.n_weights, problem, compute.memory)
-    share = share_name(compute.ranks)
-    kept = None if checkpoint is None else checkpoint.read(problem, task.basis, compute, share)
+    kept = None if checkpoint is None else checkpoint.read(problem, task.basis, compute.device)
     if kept is None:
         equations, done = empty(problem, task.basis, task.chosen, device=compute.device), 0
     else:
         equations, done = kept
         problem = replace(problem, baseline=equations.references.origin)
     ready, how, report = task.basis.ready(compute), Pass(first=done, most=most), dict[str, Any](solver="direct")
+    after = None if checkpoint is None else checkpoint.after
     if compute.ranks is None:
-        gather(equations, ready, problem, task.tell, how, None if checkpoint is None else checkpoint.after)
+        gather(equations, ready, problem, task.tell, how, after)
     else:
-        ranks = compute.ranks
-        report["ranks"] = gather_by_ranks(equations, ready, problem, ranks, task.tell, how, checkpoint)
+        report["ranks"] = gather_by_ranks(equations, ready, problem, compute.ranks, task.tell, how, after)
     if equations.grams:
         report["accumulation"] = equations.grams[0].accumulation
     return equations, report
@@ -113,17 +112,14 @@ def solved(equations: Equations, recipe: Recipe | None = None, ridge: Ridge | No
     recipe = equations.recipe if recipe is None else recipe
     ridge = Ridge(recipe.ridge, equations.chosen.ridge.least) if ridge is None else ridge
     fitted = solve_equations(equations, recipe, ridge, **{"use_up": False, **options})
-    return fitted.potential(equations.basis.with_recipe(recipe), provenance_of(equations))
+    return _potential(equations, recipe, fitted)
 
 
-def provenance_of(equations: Equations) -> Provenance:
-    """Provenance of a model from these equations."""
-    return Provenance.here(
-        data=equations.data,
-        structures=len(equations.structures),
-        atoms=equations.atoms,
-        choice=equations.chosen.evidence,
-    )
+def _potential(equations: Equations, recipe: Recipe, fitted: Fitted) -> Potential:
+    """The potential of a solution of these equations."""
+    n, evidence = len(equations.structures), equations.chosen.evidence
+    about = Provenance.here(data=equations.data, structures=n, atoms=equations.atoms, choice=evidence)
+    return fitted.potential(equations.basis.with_recipe(recipe), about)
 
 
 def equations_of(
@@ -191,11 +187,10 @@ def sweep(
         for ridge, weights in zip(ridges, ridge_path(terms, ridges), strict=True):
             replace(weighted, ridge=ridge).check()
             fitted = Fitted(Solution(weights, ridge, False, {"solver": "direct"}), baseline, equations.rows)
-            potential = fitted.potential(equations.basis.with_recipe(weighted), provenance_of(equations))
             errors = {
                 kind: (term.squared_error(weights) / term.part.n) ** 0.5
                 for kind, term in zip(equations.parts, terms, strict=True)
                 if term.part.n
             }
-            points.append(Point(energy_weight, ridge, potential, errors))
+            points.append(Point(energy_weight, ridge, _potential(equations, weighted, fitted), errors))
     return points

@@ -19,7 +19,7 @@ from ...linear.solution import Solution
 from ...machine.progress import Progress
 from ...model.basis import ReadyBasis
 from ...model.recipe import Recipe
-from ..checkpoint import Identity, Restart
+from ..checkpoint import Restart, iteration_identity
 from ..problem import Problem
 from ..row_operator import matrix_free
 from ..rows import Pass, write_rows
@@ -31,7 +31,7 @@ def solve(task: Task) -> Fitted:
     work = prepared(task.basis.ready(task.compute), task.problem, task.recipe, task.tell)
     before, keep, restart = None, None, task.checkpoint
     if isinstance(restart, Restart):
-        identity = Identity.of(task.basis, task.chosen, task.problem.fingerprints)
+        identity = iteration_identity(task.basis, task.chosen, task.problem.fingerprints)
         before = restart.read(identity, task.recipe.solver.most_iterations, task.compute.device)
         keep = lambda state: restart.after(state, identity)  # noqa: E731
     return Fitted(work.solve(task.ridge, before, keep), task.problem.baseline, work.learn.rows)
