@@ -26,12 +26,12 @@ linear: compensated normal_equations cholesky ridge solution direct left_out pre
 model: representations.fchl19 representations projection features recipe recipe_file baseline basis provenance predictor
   potential file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
-  choice.trials choice.budget choice.search choice outliers bad_frames checkpoint shared_gather solvers.task
-  solvers.direct solvers.disk solvers.iterative solvers fit
+  choice.order choice.trials choice.budget choice.search choice outliers bad_frames checkpoint shared_gather
+  solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
 exact: recipe groups covariance potential file fit
 api
 datasets: content npz frames entries unit_hints downloads catalogue readers writers
-study: trends learning_curve tuning label_check
+study: trends learning_curve tuning label_check stress_check
 adapters: ase ase_plugin
 report: style summary curve response
 cli: screen failures options recipe_options tables portions overlap datasets evaluate info learning_curve merge predict

@@ -123,9 +123,9 @@ def heading(quantity: str) -> str:
     return f"{WORDS[quantity]} ({UNITS[quantity]})"
 
 
-def with_unit(quantity: str, value: float) -> str:
-    """An error in eV and Å as text, such as `12.3 meV/Å`."""
-    return f"{milli(value)} {UNITS[quantity]}"
+def with_unit(quantity: str, value: float, uncertainty: float | None = None) -> str:
+    """An error in eV and Å as text, such as `12.3 meV/Å`, or `12.3 ± 1.2 meV/Å`."""
+    return milli(value) + (f" ± {milli(uncertainty, 2)}" if uncertainty else "") + f" {UNITS[quantity]}"
 
 
 def mean_and_spread(values: Sequence[float]) -> str:

@@ -40,6 +40,7 @@ class Problem:
     labels: Labels
     baseline: Baseline
     source: dict[str, Any] = field(default_factory=dict)  # where the structures came from
+    groups: np.ndarray | None = None  # (structures,) name of the group of each, "" for none
     given: bool = False  # the reference energies were given; else they are found by least squares
 
     @classmethod
@@ -65,7 +66,9 @@ class Problem:
             return given_baseline(given, elements)
 
         # by the first rank: other processors may round differently
-        return cls(structures, labels, compute.on_first(baseline), data.source.as_dict(), given is not None)
+        return cls(
+            structures, labels, compute.on_first(baseline), data.source.as_dict(), data.groups, given is not None
+        )
 
     @property
     def elements(self) -> tuple[int, ...]:
@@ -109,7 +112,8 @@ class Problem:
     def select(self, index: Tensor) -> Problem:
         """The problem of the structures at `index`, with the same reference energies."""
         labels = self.labels.select(index, self.structures.offsets)
-        return replace(self, structures=self.structures.select(index), labels=labels)
+        groups = None if self.groups is None else self.groups[index.numpy()]
+        return replace(self, structures=self.structures.select(index), labels=labels, groups=groups)
 
 
 def usable_structures(data: Dataset, elements: tuple[int, ...] | None = None) -> Structures:
