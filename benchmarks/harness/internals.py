@@ -32,7 +32,7 @@ from qml_lightning.model.representations import fchl19 as representations
 from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
-from qml_lightning.training.outliers import Outliers
+from qml_lightning.training.outliers import Outliers, OutlierSearch
 from qml_lightning.training.outliers import find_outliers as find_outliers_of
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.direct import equations_of, solved
@@ -43,6 +43,7 @@ __all__ = [
     "Basis",
     "Equations",
     "NativeFeatures",
+    "OutlierSearch",
     "Representation",
     "SolveError",
     "add_compensated",
@@ -60,6 +61,7 @@ __all__ = [
     "kernels_in_use",
     "lost_by_projection",
     "lower_tiles",
+    "outlier_search",
     "prediction_steps",
     "projected_environments",
     "ranks_of_torchrun",
@@ -94,9 +96,15 @@ def ranks_of_torchrun() -> AbstractContextManager[Ranks | None]:
     return joined(torch.device("cpu"))
 
 
-def find_outliers(data: Dataset) -> Outliers:
-    """Structures of `data` whose labels contradict a fit to the others."""
-    return find_outliers_of(Problem.of(data))
+def find_outliers(data: Dataset, search: OutlierSearch | None = None) -> Outliers:
+    """Structures of `data` whose labels contradict a fit to the others; `search`: made for the same structures."""
+    problem = Problem.of(data)
+    return find_outliers_of(problem) if search is None else search.with_labels(problem).outliers()
+
+
+def outlier_search(data: Dataset) -> OutlierSearch:
+    """A search that serves for any labels of the structures of `data`."""
+    return OutlierSearch.of(Problem.of(data), Compute())
 
 
 # ---- equations -------------------------------------------------------------------------------------------------------

@@ -156,6 +156,11 @@ KINDS: dict[str, Damage] = {
 }
 # For crystals.
 PERIODIC: dict[str, Damage] = {"cell and coordinates × 1.02": _scaled_cell}
+# Damage to the structure itself; all other kinds change labels alone.
+TO_STRUCTURES = (
+    "one atom displaced by 0.3 Å", "two atoms swapped in position", "two elements exchanged",
+    "coordinates of another frame", *PERIODIC,
+)  # fmt: skip
 WITH_STRESS: dict[str, Damage] = {"stress × −1": _stress(-1.0), "stress in kbar": _stress(1602.1766)}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,7 @@ from ..model.features import FeatureSettings
 from ..model.recipe import Recipe
 from ..model.representations.fchl19 import FCHL19
 from .problem import VOIGT, Problem
-from .rows import Pass, write_rows
+from .rows import Pass, row_factors, write_rows
 
 # Small: it takes seconds, and is good enough to tell a wrong label from a right one.
 RECIPE = Recipe(
@@ -98,25 +98,64 @@ def find_outliers(problem: Problem, compute: Compute | None = None, tell: Progre
     """
     if len(problem.structures) < FEWEST:
         return Outliers((), 0)
-    compute = compute or Compute()
-    basis = Basis.draw(problem.structures, RECIPE).ready(compute)
-    tell("outliers", 0, 1)
-    inside, outside = _parts(problem)
-    sample = _Sample.of(problem, basis, inside)
-    fit = LeftOut.of(sample.rows, sample.targets, sample.groups, _ridge(sample))
-    most = max(1, int(MOST_PART * len(inside)))
-    for _ in range(MOST_ROUNDS):
-        found = _Judged.of(problem, inside, sample, *fit.residuals(), gone=fit.gone)
-        worst = found.worst()[: most - len(fit.gone)]
-        # an absurd frame spoils the choice of the ridge as well
-        ridge = _ridge(sample, fit.gone) if fit.gone and not worst else fit.ridge
-        if not worst and ridge == fit.ridge:
-            break
-        fit = fit.without([*fit.gone, *worst]).with_ridge(ridge)
-    if len(outside):
-        found = found.joined(_predicted(problem, basis, fit, outside))
-    tell("outliers", 1, 1)
-    return found.outliers()
+    tell("outliers", 0, 2)
+    search = OutlierSearch.of(problem, compute or Compute())
+    tell("outliers", 1, 2)
+    found = search.outliers()
+    tell("outliers", 2, 2)
+    return found
+
+
+@dataclass(frozen=True)
+class OutlierSearch:
+    """Rows of the small fit to a problem: they serve for any labels of its structures."""
+
+    problem: Problem
+    basis: ReadyBasis
+    inside: Tensor  # numbers of the structures in the fit
+    outside: Tensor  # and of the others, which it predicts
+    sample: _Sample
+    fit: LeftOut
+
+    @classmethod
+    def of(cls, problem: Problem, compute: Compute) -> OutlierSearch:
+        basis = Basis.draw(problem.structures, RECIPE).ready(compute)
+        inside, outside = _parts(problem)
+        sample = _Sample.of(problem, basis, inside)
+        fit = LeftOut.of(sample.rows, sample.targets, sample.groups)
+        return cls(problem, basis, inside, outside, sample, fit)
+
+    def with_labels(self, problem: Problem) -> OutlierSearch:
+        """The search in the same structures with other labels of the same kinds."""
+        targets = _targets(problem.select(self.inside))
+        sample, fit = replace(self.sample, targets=targets), replace(self.fit, targets=targets)
+        return replace(self, problem=problem, sample=sample, fit=fit)
+
+    def outliers(self) -> Outliers:
+        """Outliers, the worst first."""
+        problem, inside, sample = self.problem, self.inside, self.sample
+        fit = self.fit.with_ridge(_ridge(sample))
+        most = max(1, int(MOST_PART * len(inside)))
+        for _ in range(MOST_ROUNDS):
+            found = _Judged.of(problem, inside, sample, *fit.residuals(), gone=fit.gone)
+            worst = found.worst()[: most - len(fit.gone)]
+            # an absurd frame spoils the choice of the ridge as well
+            ridge = _ridge(sample, fit.gone) if fit.gone and not worst else fit.ridge
+            if not worst and ridge == fit.ridge:
+                break
+            fit = fit.without([*fit.gone, *worst]).with_ridge(ridge)
+        if len(self.outside):
+            found = found.joined(_predicted(problem, self.basis, fit, self.outside))
+        return found.outliers()
+
+
+def _targets(problem: Problem) -> Tensor:
+    """Targets of all rows, kind after kind."""
+    counts, out = problem.structures.counts, []
+    for kind, target in problem.targets.items():
+        y = target.flatten()
+        out.append((y * row_factors(kind, y, counts, RECIPE))[y.isfinite()])
+    return torch.cat(out)
 
 
 def _parts(problem: Problem) -> tuple[Tensor, Tensor]:
