@@ -217,12 +217,12 @@ def prediction_steps(structures: Structures, predictor: Predictor) -> dict[str, 
     element = element_indices(structures.numbers, basis.elements)
     pairs = pairs_within(structures, predictor.cutoff, basis.elements)
     segments, vectors = pairs.segments, basis.like(pairs.vector)
-    values = basis.kernels.fchl19(basis.arguments, n, segments, vectors)
+    values = basis.kernels.environments(basis.arguments, n, segments, vectors)
     rho = project(basis.projections, values, element)
     atoms = [(element == e).nonzero()[:, 0] for e in range(len(basis.elements))]
     slope = torch.randn_like(rho)
     cotangent = lift(basis.projections, slope, element)
-    gradient = basis.kernels.fchl19_pullback(basis.arguments, n, segments, vectors, cotangent).double()
+    gradient = basis.kernels.environments_pullback(basis.arguments, n, segments, vectors, cotangent).double()
 
     def features() -> None:
         for e, of_element in enumerate(atoms):
@@ -230,10 +230,10 @@ def prediction_steps(structures: Structures, predictor: Predictor) -> dict[str, 
 
     return {
         "neighbours": lambda: pairs_within(structures, predictor.cutoff, basis.elements),
-        "FCHL19 values": lambda: basis.kernels.fchl19(basis.arguments, n, segments, vectors),
+        "FCHL19 values": lambda: basis.kernels.environments(basis.arguments, n, segments, vectors),
         "projection": lambda: (project(basis.projections, values, element), lift(basis.projections, slope, element)),
         "features": features,
-        "pullback": lambda: basis.kernels.fchl19_pullback(basis.arguments, n, segments, vectors, cotangent),
+        "pullback": lambda: basis.kernels.environments_pullback(basis.arguments, n, segments, vectors, cotangent),
         "forces": lambda: forces_from(structures, pairs, gradient),
     }
 
@@ -247,8 +247,8 @@ def represented(
     table, vectors, n = kernels_for("cpu", dtype, kernels), pairs.vector.to(dtype), structures.n_atoms
     cotangent = torch.randn(n, p.size, dtype=dtype)
     return lambda: (
-        table.fchl19(p, n, pairs.segments, vectors),
-        table.fchl19_pullback(p, n, pairs.segments, vectors, cotangent),
+        table.environments(p, n, pairs.segments, vectors),
+        table.environments_pullback(p, n, pairs.segments, vectors, cotangent),
     )
 
 

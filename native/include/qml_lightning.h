@@ -3,8 +3,8 @@
  * Every function comes for float and for double (suffix _f32, _f64), works on the caller's memory, runs on at most
  * `threads` OpenMP threads, and gives the same bits for the same input and thread count. It returns QML_OK or an
  * error code; the reason, in words, is then `qml_last_error()` of the calling thread. Nothing is written on error.
- * Arrays are dense, last index fastest. `real` is float or double, as the suffix says. What can be told from inside is
- * checked: sizes and their products, indices, order, numbers that are not finite. Lengths of arrays cannot.
+ * Arrays are dense, last index fastest. `real` is float or double, as the suffix says. Sizes and
+ * their products, indices, order and numbers that are not finite are checked; lengths of arrays cannot be.
  */
 #ifndef QML_LIGHTNING_H
 #define QML_LIGHTNING_H
@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define QML_ABI_VERSION 2
+#define QML_ABI_VERSION 3
 
 enum { QML_OK = 0, QML_BAD_ARGUMENT = 1, QML_NOT_FINITE = 2, QML_OUT_OF_MEMORY = 3, QML_UNSUPPORTED = 4 };
 
@@ -27,8 +27,21 @@ const char *qml_last_error(void);
 const char *qml_isa(void);
 int32_t qml_use_isa(const char *name);
 
-/* FCHL19 (docs/conventions.md). Neighbours are sorted by centre, then by element: the pairs of centre i with neighbours
- * of element e are segments[i * n_elements + e] <= p < segments[i * n_elements + e + 1]. */
+/* A representation turns the neighbours of an atom into a vector, its environment. It is given by its kind and by the
+ * parameters of that kind; arrays among them are `real` in a kernel and double in a model. */
+enum { QML_FCHL19 = 0 };
+
+typedef struct {
+  int32_t kind;               /* QML_FCHL19 */
+  int32_t reserved;           /* 0 */
+  const void *parameters;     /* qml_fchl19 */
+} qml_representation;
+
+/* Length of the vector, or -1 where the representation is refused. */
+int64_t qml_representation_size(const qml_representation *representation);
+
+/* Parameters of FCHL19 (docs/conventions.md):
+ * size = n_elements * n_radial2 + n_elements (n_elements + 1) / 2 * n_radial3 * n_angular */
 enum { QML_ANGULAR_PAIR = 0, QML_ANGULAR_SERIES = 1 };
 
 typedef struct {
@@ -43,10 +56,6 @@ typedef struct {
   double decay2, decay3;      /* N2, N3 */
   double weight3;             /* whole factor of the three-body part: sqrt(eta3 / pi) c3, times 2 exp(-zeta^2/2) for the pair */
 } qml_fchl19;
-
-/* size = n_elements * n_radial2 + n_elements (n_elements + 1) / 2 * n_radial3 * n_angular; -1 where the parameters are
- * refused */
-int64_t qml_fchl19_size(const qml_fchl19 *p);
 
 /* One feature map, that of one element: u = row_scale * (H D_n ... H D_1 x) + phases with H of entries +-1 (not
  * normalised), or u = matrix x + phases when n_transforms is 0.
@@ -65,53 +74,82 @@ typedef struct {
   const void *phases;         /* real (n_frequencies); NULL: 0 */
 } qml_feature_map;
 
-#define QML_KERNELS(real, suffix)                                                                                      \
+/* The kernels, each as F(name, suffix, (parameters), (their names)): the one list from which they are declared here,
+ * defined in the library and checked by its wrappers.
+ *
+ * Neighbours are sorted by centre, then by element: the pairs of centre i with neighbours of element e are
+ * segments[i * n_elements + e] <= p < segments[i * n_elements + e + 1]. */
+#define QML_KERNELS(F, real, suffix)                                                                                   \
   /* pair vectors (pairs, 3), of 0.1 or longer -> out (atoms, size) */                                                 \
-  int32_t qml_fchl19_values_##suffix(const qml_fchl19 *p, int64_t n_atoms, const int64_t *segments,                    \
-                                     const real *vectors, real *out, int32_t threads);                                 \
-  /* cotangent (atoms, size) -> out (pairs, 3): gradient of sum(cotangent * values) by each pair vector */             \
-  int32_t qml_fchl19_pullback_##suffix(const qml_fchl19 *p, int64_t n_atoms, const int64_t *segments,                  \
-                                       const real *vectors, const real *cotangent, real *out, int32_t threads);        \
-  /* projections (n_elements, size, rank), centre_element (atoms) -> out (pairs, 3, rank) */                           \
-  int32_t qml_fchl19_jacobian_##suffix(const qml_fchl19 *p, int64_t n_atoms, const int64_t *segments,                  \
-                                       const real *vectors, const int64_t *centre_element, int64_t rank,               \
-                                       const real *projections, real *out, int32_t threads);                           \
+  F(environments, suffix,                                                                                              \
+    (const qml_representation *representation, int64_t n_atoms, const int64_t *segments, const real *vectors,          \
+     real *out, int32_t threads),                                                                                      \
+    (representation, n_atoms, segments, vectors, out, threads))                                                        \
+  /* cotangent (atoms, size) -> out (pairs, 3): gradient of sum(cotangent * environments) by each pair vector */       \
+  F(environments_pullback, suffix,                                                                                     \
+    (const qml_representation *representation, int64_t n_atoms, const int64_t *segments, const real *vectors,          \
+     const real *cotangent, real *out, int32_t threads),                                                               \
+    (representation, n_atoms, segments, vectors, cotangent, out, threads))                                             \
+  /* projections (n_elements, size, rank), centre_element (atoms) -> out (pairs, 3, rank): derivative of the projected \
+   * environment of the centre by each pair vector */                                                                  \
+  F(environments_jacobian, suffix,                                                                                     \
+    (const qml_representation *representation, int64_t n_atoms, const int64_t *segments, const real *vectors,          \
+     const int64_t *centre_element, int64_t rank, const real *projections, real *out, int32_t threads),                \
+    (representation, n_atoms, segments, vectors, centre_element, rank, projections, out, threads))                     \
   /* x (atoms, rank) -> out (atoms, n_features) */                                                                     \
-  int32_t qml_features_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, real *out,                 \
-                                int32_t threads);                                                                      \
+  F(features, suffix,                                                                                                  \
+    (const qml_feature_map *map, int64_t n_atoms, const real *x, real *out, int32_t threads),                          \
+    (map, n_atoms, x, out, threads))                                                                                   \
   /* out[row[i]] += features of x[i], in double; out (n_rows, n_features) with leading dimension `stride` */           \
-  int32_t qml_energy_rows_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, const int64_t *row,     \
-                                   int64_t n_rows, double *out, int64_t stride, int32_t threads);
+  F(energy_rows, suffix,                                                                                               \
+    (const qml_feature_map *map, int64_t n_atoms, const real *x, const int64_t *row, int64_t n_rows, double *out,      \
+     int64_t stride, int32_t threads),                                                                                 \
+    (map, n_atoms, x, row, n_rows, out, stride, threads))
 
 /* Products with features and their derivatives. With the suffix _mixed the map, x, angles, sines and cosines are float,
- * the same numbers each time, and all that they are multiplied with is double: a solver can ask of them products to the
- * last digits of double at the speed of float angles. */
-#define QML_PRODUCTS(real, wide, suffix)                                                                               \
+ * the same numbers each time, and all that they are multiplied with is double: a solver gets products to the last digits
+ * of double at the speed of float angles. */
+#define QML_PRODUCTS(F, real, wide, suffix)                                                                            \
   /* out[row[t]] += derivative of the features of x[owner[t]] along tangents[t], in double; tangents (n, rank), owner  \
    * ascending, out as above */                                                                                        \
-  int32_t qml_force_rows_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x, int64_t n_tangents,      \
-                                  const wide *tangents, const int64_t *owner, const int64_t *row, int64_t n_rows,      \
-                                  double *out, int64_t stride, int32_t threads);                                       \
+  F(force_rows, suffix,                                                                                                \
+    (const qml_feature_map *map, int64_t n_atoms, const real *x, int64_t n_tangents, const wide *tangents,             \
+     const int64_t *owner, const int64_t *row, int64_t n_rows, double *out, int64_t stride, int32_t threads),          \
+    (map, n_atoms, x, n_tangents, tangents, owner, row, n_rows, out, stride, threads))                                 \
   /* x (atoms, rank), weights (n_features) -> energy (atoms) and its gradient by x, slope (atoms, rank);               \
    * no (atoms, n_features) array is formed */                                                                         \
-  int32_t qml_energy_and_slope_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x,                    \
-                                        const wide *weights, double *energy, wide *slope, int32_t threads);            \
+  F(energy_and_slope, suffix,                                                                                          \
+    (const qml_feature_map *map, int64_t n_atoms, const real *x, const wide *weights, double *energy, wide *slope,     \
+     int32_t threads),                                                                                                 \
+    (map, n_atoms, x, weights, energy, slope, threads))                                                                \
   /* the transpose: moment (n_features) += sum_i a_i z(x_i) + (dz/dx)(x_i) tangent_i, in double;                       \
    * coefficients a (atoms) and tangents (atoms, rank) may each be NULL */                                             \
-  int32_t qml_feature_moment_##suffix(const qml_feature_map *map, int64_t n_atoms, const real *x,                      \
-                                      const wide *coefficients, const wide *tangents, double *moment, int32_t threads);\
+  F(feature_moment, suffix,                                                                                            \
+    (const qml_feature_map *map, int64_t n_atoms, const real *x, const wide *coefficients, const wide *tangents,       \
+     double *moment, int32_t threads),                                                                                 \
+    (map, n_atoms, x, coefficients, tangents, moment, threads))                                                        \
   /* tangents (n, rank), owner (n) ascending, x (owners, rank) -> out[t] = tangents[t] . x[owner[t]], in double */     \
-  int32_t qml_tangent_products_##suffix(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,  \
-                                        int64_t n_owners, const wide *x, double *out, int32_t threads);                \
+  F(tangent_products, suffix,                                                                                          \
+    (int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, int64_t n_owners, const wide *x,    \
+     double *out, int32_t threads),                                                                                    \
+    (rank, n_tangents, tangents, owner, n_owners, x, out, threads))                                                    \
   /* the transpose: out (owners, rank) = sum of coefficients[t] tangents[t] over the tangents of each owner */         \
-  int32_t qml_tangent_sums_##suffix(int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner,      \
-                                    const double *coefficients, int64_t n_owners, wide *out, int32_t threads);
+  F(tangent_sums, suffix,                                                                                              \
+    (int64_t rank, int64_t n_tangents, const real *tangents, const int64_t *owner, const double *coefficients,         \
+     int64_t n_owners, wide *out, int32_t threads),                                                                    \
+    (rank, n_tangents, tangents, owner, coefficients, n_owners, out, threads))
 
-QML_KERNELS(float, f32)
-QML_KERNELS(double, f64)
-QML_PRODUCTS(float, float, f32)
-QML_PRODUCTS(double, double, f64)
-QML_PRODUCTS(float, double, mixed)
+/* Every kernel in every precision. */
+#define QML_ALL_KERNELS(F)                                                                                             \
+  QML_KERNELS(F, float, f32)                                                                                           \
+  QML_KERNELS(F, double, f64)                                                                                          \
+  QML_PRODUCTS(F, float, float, f32)                                                                                   \
+  QML_PRODUCTS(F, double, double, f64)                                                                                 \
+  QML_PRODUCTS(F, float, double, mixed)
+
+#define QML_DECLARE(name, suffix, parameters, names) int32_t qml_##name##_##suffix parameters;
+QML_ALL_KERNELS(QML_DECLARE)
+#undef QML_DECLARE
 
 /* A trained potential made ready: atoms in, energies (eV), forces (eV/A) and virials (eV) out, in one call for a batch
  * of structures, with no array of atoms x features. It serves with the instruction set that was in use when it was
@@ -119,7 +157,7 @@ QML_PRODUCTS(float, double, mixed)
 typedef struct qml_predictor qml_predictor;
 
 typedef struct {
-  const qml_fchl19 *representation;
+  const qml_representation *representation;
   int64_t rank;
   const double *projections;      /* (n_elements, size, rank) */
   const qml_feature_map *maps;    /* (n_elements), their arrays double and their rank as above */
@@ -135,7 +173,7 @@ typedef struct {
 int32_t qml_predictor_create(const qml_model *model, qml_predictor **out);
 void qml_predictor_destroy(qml_predictor *predictor);
 
-/* How often pairs were listed. */
+/* Number of neighbour lists made so far. */
 int64_t qml_predictor_lists_made(const qml_predictor *predictor);
 
 /* Structure s owns the atoms offsets[s] <= i < offsets[s + 1]; element (atoms) counts as the model's do; positions
@@ -147,7 +185,7 @@ int32_t qml_predictor_predict(qml_predictor *predictor, int64_t n_structures, co
                               const uint8_t *periodic, double *energies, double *atom_energies, double *forces,
                               double *virial, int32_t threads);
 
-/* The same for pairs that an engine has listed. Of n_all atoms the first n_centres have neighbours (the others are
+/* Prediction from pairs that an engine has listed. Of n_all atoms the first n_centres have neighbours (the others are
  * copies, or belong to other processes): segments as above, (n_centres * n_elements + 1); neighbour (pairs) < n_all;
  * vectors (pairs, 3) from the centre. Pairs beyond the cutoff do not count.
  * Out: atom_energies (n_centres); forces (n_all, 3) and virial (3, 3), of all centres together, may be NULL. */

@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from . import exact
+    from . import datasets, exact
     from .api import fit, load
     from .atoms.dataset import Dataset
     from .atoms.structures import Labels, Structures, structures_from_ase
@@ -37,7 +37,7 @@ _HOMES = {
     "structures_from_ase": ("atoms.structures", "structures_from_ase"),
 }
 # Public name → module.
-_MODULES = {"exact": "exact", "recipes": "model.recipe"}
+_MODULES = {"datasets": "datasets", "exact": "exact", "recipes": "model.recipe"}
 __all__ = [
     "Dataset",
     "Labels",
@@ -46,6 +46,7 @@ __all__ = [
     "Prediction",
     "Recipe",
     "Structures",
+    "datasets",
     "evaluate",
     "exact",
     "fit",

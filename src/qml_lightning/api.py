@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
 import torch
 
 from .atoms.dataset import Dataset
 from .atoms.fingerprints import geometry_fingerprints
+from .datasets.readers import from_ase
 from .errors import InputError
 from .exact import ExactPotential, ExactRecipe
 from .exact import file as exact_file
@@ -30,6 +31,11 @@ from .training.fit import fit as fit_features
 from .training.keep import SECONDS, Keep
 from .training.plan import Plan, plan_fit, refuse_impossible
 from .training.problem import Learn, Problem
+
+if TYPE_CHECKING:
+    from ase import Atoms
+
+    Data = Dataset | Sequence[Atoms]
 
 AnyRecipe = Recipe | Automatic | ExactRecipe
 AnyPotential = Potential | ExactPotential
@@ -146,21 +152,22 @@ def _refuse_for_exact(compute: Compute, keep: Keep, basis: Basis | None) -> None
 
 @overload
 def fit(
-    data: Dataset, recipe: Recipe | Automatic = ..., *, progress: Progress | None = ..., **options: Unpack[FitOptions]
+    data: Data, recipe: Recipe | Automatic = ..., *, progress: Progress | None = ..., **options: Unpack[FitOptions]
 ) -> Potential: ...
 
 
 @overload
 def fit(
-    data: Dataset, recipe: ExactRecipe, *, progress: Progress | None = ..., **options: Unpack[FitOptions]
+    data: Data, recipe: ExactRecipe, *, progress: Progress | None = ..., **options: Unpack[FitOptions]
 ) -> ExactPotential: ...
 
 
 def fit(
-    data: Dataset, recipe: AnyRecipe = AUTOMATIC, *, progress: Progress | None = None, **options: Unpack[FitOptions]
+    data: Data, recipe: AnyRecipe = AUTOMATIC, *, progress: Progress | None = None, **options: Unpack[FitOptions]
 ) -> AnyPotential:
     """The potential that minimises the weighted squared error of the labels plus ridge · |weights|².
 
+    `data`: a data set (`load_dataset`), or structures of ASE with labels in eV and Å.
     `recipe`: random features with width, ridge, energy weight and rank chosen from the data (`recipes.AUTOMATIC`) or
     given (`recipes.DEFAULT`); or explicit kernels (`exact.OQML`, `exact.GPR`).
     `targets`: labels to learn from, some of "energies", "forces", "stress"; by default all that there are.
@@ -177,10 +184,19 @@ def fit(
     `ranks`: processes that share the work (`machine.ranks.joined`), each with the same data.
     """
     request = Request.of(recipe, **options)
+    data = _dataset(data)
     if (result := request.screened(data, progress or silent)) is not None:
         warn(result)
         data = result.data
     return request.fit(request.problem(data), progress or silent)
+
+
+def _dataset(data: Data) -> Dataset:
+    if isinstance(data, Dataset):
+        return data
+    if isinstance(data, (str, Path)):
+        raise InputError(f"Wanted a data set, got the path {data}. Read it first: load_dataset({str(data)!r}).")
+    return from_ase(data)
 
 
 def _file_of(potential: Model) -> ModuleType:

@@ -472,8 +472,6 @@ def test_help_of_every_command_teaches_with_examples():
         assert done.returncode == 0
         assert f"qml-lightning {command} " in done.stdout.split("Examples")[1]
         assert "\x1b" not in done.stdout
-        if command == "datasets":
-            assert '"qml-lightning[datasets]"' in done.stdout  # brackets are markup to rich
     done = program()
     assert done.returncode == 0
     assert "First steps" in done.stdout

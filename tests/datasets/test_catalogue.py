@@ -1,21 +1,19 @@
-"""Public sets by name: the embedded one, those in a folder, those of load-atoms."""
+"""Public sets by name: the embedded one, and those in a folder."""
 
 from __future__ import annotations
 
-import builtins
 import os
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from ase import Atoms
 
 from places import ROOT
 from qml_lightning.datasets import catalogue, load
+from qml_lightning.datasets.downloads import CACHE_VARIABLE
 from qml_lightning.errors import InputError
 from qml_lightning.machine.files import sha256
 
@@ -27,6 +25,7 @@ def nothing_around(monkeypatch, tmp_path):
     """No data folder, a home of its own, and no network."""
     monkeypatch.delenv(catalogue.FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "cache"))
 
     def refuse(*_, **__):
         raise OSError("the network is off in tests")
@@ -125,115 +124,10 @@ def test_every_entry_says_what_it_is_and_names_are_unique():
         assert entry.theory
         assert entry.licence
         assert bool(entry.file) == bool(entry.sha256)
-        assert entry.file or entry.load_atoms
+        assert entry.file or entry.download
 
 
-# load-atoms: its own code on its own cache, filled here instead of from the network
-
-
-def fill_cache(name: str, structures: list[Atoms]) -> None:
-    atoms_dataset = pytest.importorskip("load_atoms.atoms_dataset")
-    root = Path.home() / ".load-atoms"
-    (root / "database-entries").mkdir(parents=True, exist_ok=True)
-    (root / "database-entries" / f"{name}.yaml").write_text(
-        f"name: {name}\nyear: 2020\ndescription: a few frames\ncategory: Benchmarks\nlicense: CC0\n"
-    )
-    atoms_dataset.InMemoryAtomsDataset.save(root / f"{name}.pkl", structures)
-
-
-def test_the_ids_of_load_atoms_are_those_it_knows():
-    database = pytest.importorskip("load_atoms.database.database_entry")
-    importers = Path(database.__file__).parent / "importers"
-    for entry in catalogue.ENTRIES:
-        if entry.load_atoms:
-            assert (importers / f"{database.DatabaseEntry.importer_file_stem(entry.load_atoms)}.py").exists()
-
-
-def test_a_set_of_load_atoms_is_read_in_ev_with_its_splits_and_in_silence(capfd):
-    rng = np.random.default_rng(0)
-    frames = []
-    for i in range(4):
-        atoms = Atoms("C2", positions=rng.normal(size=(2, 3)), cell=[8, 8, 8], pbc=True)
-        atoms.info |= {"energy": float(i), "split": "train" if i % 2 else "test", "virial": np.eye(3) * i}
-        atoms.arrays["forces"] = rng.normal(size=(2, 3))
-        frames.append(atoms)
-    fill_cache("GST-GAP-22", frames)
-    data = load("gst-gap-22:train")
-    assert data.labels.energies.tolist() == [1.0, 3.0]
-    assert np.array_equal(data.labels.forces[:2], frames[1].arrays["forces"])
-    assert np.allclose(data.labels.stress[1], -3 * np.eye(3) / 512)
-    assert data.source.path == "load-atoms:GST-GAP-22"
-    assert len(data.source.sha256) == 64
-    assert "Zhou" in data.source.citation
-    assert capfd.readouterr().out == ""
-
-
-def rmd17_as_load_atoms_makes_it(tmp_path: Path) -> list[Atoms]:
-    """Its own importer run on three frames, the embedded ethanol standing for every molecule."""
-    importer = pytest.importorskip("load_atoms.database.importers.rmd17").Importer
-    folder = tmp_path / "rmd17.tar.bz2-extracted" / "rmd17" / "npz_data"
-    folder.mkdir(parents=True)
-    with np.load(EMBEDDED) as ours:
-        arrays = {key: ours[key][:3] for key in ("coords", "energies", "forces")}
-        arrays |= {"nuclear_charges": ours["nuclear_charges"], "old_indices": np.arange(3)}
-    for (
-        name
-    ) in "aspirin benzene ethanol malonaldehyde naphthalene paracetamol salicylic toluene uracil azobenzene".split():  # noqa: SIM905
-        np.savez(folder / f"rmd17_{name}.npz", **arrays)
-    return list(importer.get_structures(tmp_path, None))
-
-
-@pytest.mark.parametrize("importer", ["as it is", "with its unit right"])
-def test_rmd17_of_load_atoms_is_in_ev_whatever_its_version_made_of_the_unit(tmp_path, importer):
-    frames = rmd17_as_load_atoms_makes_it(tmp_path)
-    ours = load("ethanol", limit=3)
-    if importer == "with its unit right":
-        factor = ours.labels.energies[0].item() / frames[0].info["energy"]
-        for atoms in frames:
-            atoms.info["energy"] *= factor
-            atoms.arrays["forces"] = atoms.arrays["forces"] * factor
-    fill_cache("rMD17", frames)
-    data = load("rmd17_ethanol")
-    assert len(data) == 3
-    assert torch.allclose(data.labels.energies, ours.labels.energies, rtol=1e-8, atol=0)
-    assert torch.allclose(data.labels.forces, ours.labels.forces, rtol=1e-8, atol=1e-12)
-    assert "without the official splits" in data.source.notes[0]
-
-
-def test_rmd17_of_load_atoms_in_a_unit_that_nobody_knows_is_refused(tmp_path):
-    frames = rmd17_as_load_atoms_makes_it(tmp_path)
-    for atoms in frames:
-        atoms.info["energy"] *= 7.0
-    fill_cache("rMD17", frames)
-    with pytest.raises(InputError, match=r"unknown units"):
-        load("rmd17_uracil")
-
-
-def test_a_split_that_only_the_file_has_is_not_looked_for_in_load_atoms():
-    with pytest.raises(InputError, match=r"rmd17_ethanol.npz.*was not found.*does not have the split 'train_01'"):
-        load("rmd17_ethanol:train_01")
-
-
-def test_without_network_the_error_says_so(tmp_path):
-    pytest.importorskip("load_atoms")
-    with pytest.raises(InputError, match=f"Looked in {tmp_path}.*load-atoms could not load QM9.*network"):
-        load("qm9", data_folder=tmp_path)
-
-
-def test_without_load_atoms_the_error_says_how_to_install_it(monkeypatch):
-    real = builtins.__import__
-
-    def missing(name, *rest):
-        if name.split(".")[0] == "load_atoms":
-            raise ImportError(name)
-        return real(name, *rest)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(InputError, match=r'pip install "qml-lightning\[datasets\]"'):
-        load("C-GAP-17")
-
-
-def test_importing_the_data_sets_imports_neither_ase_nor_load_atoms():
-    code = "import sys, qml_lightning.datasets; print([m for m in ('ase', 'load_atoms') if m in sys.modules])"
+def test_importing_the_data_sets_does_not_import_ase():
+    code = "import sys, qml_lightning.datasets; print([m for m in ('ase',) if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

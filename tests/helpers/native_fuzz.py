@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from qml_lightning.kernels import native
-from qml_lightning.kernels.native import FCHL19Struct, FeatureMapStruct
-from qml_lightning.kernels.native_predictor import _Model
+from qml_lightning.kernels.native.library import (
+    FCHL19Struct,
+    FeatureMapStruct,
+    ModelStruct,
+    RepresentationStruct,
+    library,
+)
 
-LIBRARY = ctypes.CDLL(native._library()._name)
+LIBRARY = ctypes.CDLL(library()._name)
 LIBRARY.qml_last_error.restype = ctypes.c_char_p
-LIBRARY.qml_fchl19_size.restype = c_int64
+LIBRARY.qml_representation_size.restype = c_int64
 LIBRARY.qml_predictor_lists_made.restype = c_int64
 BEYOND = 33  # numbers around each output that must stay as they are; odd, so that outputs lie at odd addresses
 REALS = {"f32": np.float32, "f64": np.float64}
@@ -44,8 +48,9 @@ class Call:
     read: dict[str, np.ndarray] = field(default_factory=dict)  # entries that count, where not all do
 
 
-STRUCTS: dict[str, type[Structure]] = {"p": FCHL19Struct, "map": FeatureMapStruct, "model": _Model}
-INT32 = ("threads", "n_elements", "n_radial2", "n_radial3", "n_angular", "angular", "reserved", "n_transforms",
+STRUCTS: dict[str, type[Structure]] = {"representation": RepresentationStruct, "parameters": FCHL19Struct,
+                                       "map": FeatureMapStruct, "model": ModelStruct}  # fmt: skip
+INT32 = ("threads", "kind", "n_elements", "n_radial2", "n_radial3", "n_angular", "angular", "reserved", "n_transforms",
          "paired", "precision")  # fmt: skip
 
 
@@ -136,7 +141,7 @@ def as_c(key: str, value: object, alive: list) -> object:
         for name, entry in value.items():
             given = as_c(name, entry, alive)
             if isinstance(entry, dict):
-                given = ctypes.pointer(given)
+                given = ctypes.addressof(given) if name == "parameters" else ctypes.pointer(given)
             elif name in ("maps", "weights") and isinstance(entry, list):
                 given = lists_as_c(name, entry, alive)
             setattr(struct, name, given.value if isinstance(given, (c_int32, c_int64, c_double, c_void_p)) else given)

@@ -19,7 +19,6 @@ from native_fuzz import (
     INSTRUCTION_SETS,
     LIBRARY,
     REALS,
-    STRUCTS,
     WIDE,
     Call,
     Predictor,
@@ -31,7 +30,6 @@ from native_fuzz import (
     sizes,
 )
 from qml_lightning.kernels import FCHL19Arguments, FeatureMap, native, reference
-from qml_lightning.kernels.native import FCHL19Struct
 
 # ---- feature maps ----------------------------------------------------------------------------------------------------
 
@@ -165,7 +163,7 @@ def tangent_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
 
 FCHL19_LENGTHS = ("n_radial2", "n_radial3", "n_angular")
 FCHL19_WORDS = {"cutoff": (0.0, -1.0, 1e200), "eta2": (0.0, -1.0), "eta3": (0.0, 1e6), "reserved": (1,),
-                "angular": (2, -1), "n_elements": (0,), "threads": (0,)}  # fmt: skip
+                "angular": (2, -1), "n_elements": (0,), "threads": (0,), "kind": (1, -1)}  # fmt: skip
 
 
 def drawn_parameters(random: np.random.Generator) -> tuple[dict[str, object], FCHL19Arguments]:
@@ -175,7 +173,8 @@ def drawn_parameters(random: np.random.Generator) -> tuple[dict[str, object], FC
          "n_angular": 2 if angular == "pair" else int(random.integers(1, 8))}  # fmt: skip
     reals = {"cutoff": float(random.uniform(3, 8)), "eta2": 0.3, "eta3": 2.7, "decay2": 1.8, "decay3": 0.6,
              "weight3": 13.0}  # fmt: skip
-    given = {**n, "angular": ["pair", "series"].index(angular), "reserved": 0, **reals}
+    parameters = {**n, "angular": ["pair", "series"].index(angular), "reserved": 0, **reals}
+    given = {"kind": 0, "reserved": 0, "parameters": parameters}
     return given, FCHL19Arguments(angular=angular, **n, **reals)  # type: ignore[arg-type]
 
 
@@ -188,7 +187,7 @@ def drawn_pairs(p: FCHL19Arguments, n_atoms: int, random: np.random.Generator) -
     return segments, vectors
 
 
-def fchl19_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
+def environment_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     real = REALS[suffix]
     given, p = drawn_parameters(random)
     n_atoms, rank = int(random.integers(1, 6)), int(random.integers(1, 40))
@@ -198,7 +197,7 @@ def fchl19_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     projections = random.normal(size=(p.n_elements, p.size, rank)).astype(real)
     element = random.integers(0, p.n_elements, n_atoms)
     s, v = torch.from_numpy(segments), torch.from_numpy(vectors).double()
-    shared = {"p": given, "n_atoms": n_atoms, "segments": segments, "vectors": vectors}
+    shared = {"representation": given, "n_atoms": n_atoms, "segments": segments, "vectors": vectors}
     too_short = vectors.copy()
     too_short[-1] = [0.01, 0, -0.02]
     words = {**FCHL19_WORDS, "vectors": (too_short,)}
@@ -213,16 +212,17 @@ def fchl19_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     def output(*shape: int) -> np.ndarray:
         return random.normal(size=shape).astype(real)
 
-    yield Call(f"qml_fchl19_values_{suffix}", {**shared, "out": output(n_atoms, p.size), "threads": 2}, ("out",),
-               right("representation", reference.fchl19(p, n_atoms, s, v)), optional=empty, **rules)  # fmt: skip
-    yield Call(f"qml_fchl19_pullback_{suffix}",
+    yield Call(f"qml_environments_{suffix}", {**shared, "out": output(n_atoms, p.size), "threads": 2}, ("out",),
+               right("representation", reference.environments(p, n_atoms, s, v)), optional=empty, **rules)  # fmt: skip
+    pulled = reference.environments_pullback(p, n_atoms, s, v, torch.from_numpy(cotangent).double())
+    yield Call(f"qml_environments_pullback_{suffix}",
                {**shared, "cotangent": cotangent, "out": output(len(vectors), 3), "threads": 2}, ("out",),
-               right("pullback", reference.fchl19_pullback(p, n_atoms, s, v, torch.from_numpy(cotangent).double())),
+               right("pullback", pulled),
                optional=empty[1:], **rules)  # fmt: skip
-    exact = reference.fchl19_jacobian(
+    exact = reference.environments_jacobian(
         p, n_atoms, s, v, torch.from_numpy(element), torch.from_numpy(projections).double()
     )
-    yield Call(f"qml_fchl19_jacobian_{suffix}",
+    yield Call(f"qml_environments_jacobian_{suffix}",
                {**shared, "centre_element": element, "rank": rank, "projections": projections,
                 "out": output(len(vectors), 3, rank), "threads": 2}, ("out",),
                right("Jacobian", exact), optional=empty[1:], **rules)  # fmt: skip
@@ -242,7 +242,6 @@ def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     model = {"representation": given, "rank": rank, "projections": projections, "maps": [m for m, _ in drawn],
              "weights": weights, "baseline": baseline, "precision": int(suffix[1:]), "reserved": 0,
              "skin": float(random.choice([0.0, 0.5]))}  # fmt: skip
-    STRUCTS["representation"] = FCHL19Struct
     n_atoms, n = int(random.integers(1, 7)), int(random.integers(1, 4))
     offsets = np.sort(np.append(random.integers(0, n_atoms + 1, n - 1), [0, n_atoms]))
     element = random.integers(0, p.n_elements, n_atoms)
@@ -254,7 +253,7 @@ def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     repeats = periodic.any(1) & (np.diff(offsets) > 0)
 
     def total(segments: np.ndarray, vectors: np.ndarray) -> torch.Tensor:
-        rho = reference.fchl19(p, len(element), torch.from_numpy(segments), torch.from_numpy(vectors))
+        rho = reference.environments(p, len(element), torch.from_numpy(segments), torch.from_numpy(vectors))
         out = torch.from_numpy(baseline[element])
         for e, (_, f) in enumerate(drawn):
             x = rho[element == e] @ torch.from_numpy(projections[e])
@@ -341,11 +340,13 @@ def small_calls(random: np.random.Generator) -> None:
             say(function=function, wrong=about)
 
     given, p = drawn_parameters(random)
+    parameters: dict[str, object] = given["parameters"]  # type: ignore[assignment]
     for function, value, wanted in [
-        ("qml_fchl19_size", None, -1),
-        ("qml_fchl19_size", given, p.size),
-        ("qml_fchl19_size", {**given, "n_elements": 2**31 - 1}, -1),
-        ("qml_fchl19_size", {**given, "n_radial3": -5}, -1),
+        ("qml_representation_size", None, -1),
+        ("qml_representation_size", given, p.size),
+        ("qml_representation_size", {**given, "kind": 7}, -1),
+        ("qml_representation_size", {**given, "parameters": {**parameters, "n_elements": 2**31 - 1}}, -1),
+        ("qml_representation_size", {**given, "parameters": {**parameters, "n_radial3": -5}}, -1),
         ("qml_predictor_lists_made", None, 0),
         ("qml_predictor_destroy", None, None),
         ("qml_use_isa", None, 1),
@@ -354,7 +355,7 @@ def small_calls(random: np.random.Generator) -> None:
     ]:
         say(function=function, begun=str(value)[:100])
         alive: list = []
-        argument = byref(as_c("p", value, alive)) if isinstance(value, dict) else value
+        argument = byref(as_c("representation", value, alive)) if isinstance(value, dict) else value
         found = getattr(LIBRARY, function)(argument)
         expect(function, f"{str(value)[:100]} gave {found}, not {wanted}", wanted is None or found == wanted)
     for function in ("qml_abi_version", "qml_isa", "qml_last_error"):
@@ -362,7 +363,12 @@ def small_calls(random: np.random.Generator) -> None:
         expect(function, "gave nothing", bool(getattr(LIBRARY, function)) and native.instruction_set() != "")
 
 
-GROUPS = {"features": feature_calls, "tangents": tangent_calls, "fchl19": fchl19_calls, "predictor": predictor_calls}
+GROUPS = {
+    "features": feature_calls,
+    "tangents": tangent_calls,
+    "environments": environment_calls,
+    "predictor": predictor_calls,
+}
 
 
 def main() -> None:

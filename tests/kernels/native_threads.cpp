@@ -24,6 +24,7 @@ void require(bool holds, const char *what) {
 struct Inputs {
   static constexpr int64_t rank = 64, n_frequencies = 128, n_atoms = 9, n_elements = 2;
   qml_fchl19 p = {n_elements, 7, 5, 2, QML_ANGULAR_PAIR, 0, 5.0, 0.3, 2.7, 1.8, 0.6, 13.0};
+  qml_representation representation = {QML_FCHL19, 0, &p};
   std::vector<int64_t> element, offsets = {0, n_atoms}, owner, row;
   Numbers signs, scale, phases, weights, positions, projections, baseline, x, cells;
   std::vector<uint8_t> periodic = {1, 1, 0};
@@ -38,7 +39,7 @@ struct Inputs {
     fill(signs, 2 * n_frequencies), fill(scale, n_frequencies), fill(phases, n_frequencies);
     for (double &sign : signs) sign = sign < 0 ? -1 : 1;
     for (double &factor : scale) factor /= rank;
-    fill(weights, 2 * n_frequencies), fill(projections, n_elements * qml_fchl19_size(&p) * rank);
+    fill(weights, 2 * n_frequencies), fill(projections, n_elements * qml_representation_size(&representation) * rank);
     fill(baseline, n_elements), fill(x, n_atoms * rank);
     for (int64_t i = 0; i < n_atoms; ++i) {
       element.push_back(i % n_elements), owner.push_back(i / 2), row.push_back(i % 3);
@@ -69,7 +70,7 @@ Numbers compute(const Inputs &in) {
   const double *weights[] = {in.weights.data(), in.weights.data()};
   Numbers all = features;
   for (const int32_t precision : {32, 64}) {
-    const qml_model model = {&in.p, rank, in.projections.data(), maps, weights, in.baseline.data(), precision, 0, 0.3};
+    const qml_model model = {&in.representation, rank, in.projections.data(), maps, weights, in.baseline.data(), precision, 0, 0.3};
     qml_predictor *predictor = nullptr;
     require(!qml_predictor_create(&model, &predictor), "predictor");
     Numbers total(1), forces(size_t(3 * n)), virial(9);

@@ -65,15 +65,17 @@ class Surroundings:
         return replace(self, vectors=self.vectors.to(dtype))
 
     def values(self, p: FCHL19Arguments, kernels=native) -> torch.Tensor:
-        return kernels.fchl19(p, self.n_atoms, self.segments, self.vectors)
+        return kernels.environments(p, self.n_atoms, self.segments, self.vectors)
 
     def pullback(self, p: FCHL19Arguments, cotangent: torch.Tensor, kernels=native) -> torch.Tensor:
         cotangent = cotangent.to(self.vectors.dtype)
-        return kernels.fchl19_pullback(p, self.n_atoms, self.segments, self.vectors, cotangent)
+        return kernels.environments_pullback(p, self.n_atoms, self.segments, self.vectors, cotangent)
 
     def jacobian(self, p: FCHL19Arguments, projections: torch.Tensor, kernels=native) -> torch.Tensor:
         projections = projections.to(self.vectors.dtype)
-        return kernels.fchl19_jacobian(p, self.n_atoms, self.segments, self.vectors, self.centre_element, projections)
+        return kernels.environments_jacobian(
+            p, self.n_atoms, self.segments, self.vectors, self.centre_element, projections
+        )
 
 
 def surroundings(counts=COUNTS, cutoff: float = 6.0) -> Surroundings:

@@ -16,6 +16,8 @@ from torch import Tensor
 
 from qml_lightning.errors import InputError
 from qml_lightning.kernels import FeatureMap, native
+from qml_lightning.kernels.native import library as native_library
+from qml_lightning.kernels.native.functions import map_struct
 
 CPU = torch.device("cpu")
 DTYPES = [torch.float32, torch.float64]
@@ -374,11 +376,11 @@ BAD_MAPS = [
 @pytest.mark.parametrize(("change", "said"), BAD_MAPS)
 def test_bad_maps_give_a_code_and_a_sentence(change, said):
     f = feature_map(2, 16, False, torch.float32)
-    c_map = native._map(f, torch.float32)
+    c_map = map_struct(f, torch.float32)
     for name, value in change.items():
         setattr(c_map, name, value)
     x, out = torch.zeros(1, 16), torch.zeros(1, f.n_features)
-    library = native._library()
+    library = native_library.library()
     assert library.qml_features_f32(ctypes.byref(c_map), 1, x.data_ptr(), out.data_ptr(), 1) in (1, 2, 4)
     assert said in library.qml_last_error().decode()
     assert not out.any()
@@ -386,7 +388,7 @@ def test_bad_maps_give_a_code_and_a_sentence(change, said):
 
 def test_null_pointers_and_negative_sizes_give_a_code_and_a_sentence():
     f = feature_map(2, 16, False, torch.float32)
-    library, good = native._library(), ctypes.byref(native._map(f, torch.float32))
+    library, good = native_library.library(), ctypes.byref(map_struct(f, torch.float32))
     values = torch.zeros(4, 16)  # kept alive: a pointer into freed memory holds anything, even what is not finite
     x, n = values.data_ptr(), f.n_frequencies
     calls = [

@@ -13,7 +13,8 @@ import pytest
 
 from places import ROOT
 
-SOURCES = sorted(set((ROOT / "native" / "src").glob("*.cpp")) - {ROOT / "native" / "src" / "glibc.cpp"})  # x86-64 alone
+NATIVE = ROOT / "native"
+SOURCES = sorted(set((NATIVE / "src").rglob("*.cpp")) - {NATIVE / "src" / "isa" / "glibc.cpp"})  # x86-64 alone
 COMPILER = os.environ.get("CXX") or shutil.which("g++") or shutil.which("clang++")
 ELSEWHERE = ["-U__SSE2__", "-U__SSE__", "-U__MMX__", "-DQML_ISA=baseline", "-DQML_VECTOR_BYTES=16"]
 
@@ -21,7 +22,8 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="there is no C++ compil
 
 
 def preprocessed(source: Path, *options: str) -> str:
-    command = [str(COMPILER), "-E", "-P", "-std=gnu++17", f"-I{ROOT / 'native' / 'include'}", *options, str(source)]
+    folders = [f"-I{NATIVE / 'include'}", f"-I{NATIVE / 'src'}"]
+    command = [str(COMPILER), "-E", "-P", "-std=gnu++17", *folders, *options, str(source)]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout
 
 
@@ -34,7 +36,7 @@ def test_without_the_macros_of_x86_no_intrinsic_is_reached(source):
 def test_the_search_finds_intrinsics_where_there_are_some():
     if os.uname().machine != "x86_64":
         pytest.skip("not on x86")
-    found = preprocessed(ROOT / "native" / "src" / "fchl19.cpp", "-DQML_ISA=baseline", "-DQML_VECTOR_BYTES=16")
+    found = preprocessed(NATIVE / "src" / "fchl19" / "fchl19.cpp", "-DQML_ISA=baseline", "-DQML_VECTOR_BYTES=16")
     assert re.search(r"_mm_sqrt_ps", found)
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 
 import pytest
+import torch
 
-from qml_lightning.model.metrics import Error, Metrics, error_lines, heading, mean_and_spread, milli, with_unit
+from qml_lightning import evaluate, fit
+from qml_lightning.model.metrics import Error, Metrics, error_lines, heading, mean_and_spread, shown, with_unit
+from small_models import crystals, recipe
 
 
 @pytest.mark.parametrize(
@@ -26,14 +29,15 @@ from qml_lightning.model.metrics import Error, Metrics, error_lines, heading, me
     ],
 )
 def test_a_number_has_so_many_digits_and_never_a_power_of_ten_when_it_is_large(value, digits, text):
-    assert milli(value, digits) == text
+    assert shown("forces", value, digits) == text
 
 
 def test_an_error_is_written_with_its_unit_and_several_with_their_spread():
     assert with_unit("forces", 0.0123) == "12.3 meV/Å"
+    assert with_unit("stress", 0.01) == "1.60 GPa"
     assert heading("energy_per_atom") == "energy (meV/atom)"
-    assert mean_and_spread([0.0123]) == "12.3"
-    assert mean_and_spread([0.010, 0.014]) == "12.0 ± 2.8"
+    assert mean_and_spread("forces", [0.0123]) == "12.3"
+    assert mean_and_spread("forces", [0.010, 0.014]) == "12.0 ± 2.8"
 
 
 def test_each_kind_of_label_has_a_line_and_so_has_each_element_if_there_are_several():
@@ -48,3 +52,13 @@ def test_each_kind_of_label_has_a_line_and_so_has_each_element_if_there_are_seve
     ]
     alone = Metrics(3, 9, None, None, force, None, {18: force})
     assert [line.name for line in error_lines(alone)] == ["forces"]
+
+
+def test_errors_of_stress_count_six_components_as_training_does():
+    data = crystals(4)
+    potential = fit(data, recipe(n_features=64))
+    metrics = evaluate(potential, data)
+    difference = (potential.predict(data.structures).stress - data.labels.stress).abs()
+    upper = [difference[:, a, b] for a in range(3) for b in range(a, 3)]
+    assert metrics.stress.n == 6 * len(data) == potential.provenance.targets["stress"]
+    assert metrics.stress.mae == pytest.approx(float(torch.stack(upper).mean()))

@@ -38,9 +38,9 @@ def _values_and_gradient(kernels, representation: FCHL19, atoms: Atoms, elements
     p = representation.arguments(len(elements))
     pairs = pairs_within(structures, representation.cutoff, elements)
     n = len(atoms)
-    values = kernels.fchl19(p, n, pairs.segments, pairs.vector)
+    values = kernels.environments(p, n, pairs.segments, pairs.vector)
     identity = torch.eye(p.size, dtype=torch.float64).expand(len(elements), -1, -1).contiguous()
-    jacobian = kernels.fchl19_jacobian(
+    jacobian = kernels.environments_jacobian(
         p, n, pairs.segments, pairs.vector, element_indices(structures.numbers, elements), identity
     )
     gradient = np.zeros((n, p.size, n, 3))
@@ -138,9 +138,9 @@ def test_the_pullback_is_the_transpose_of_the_jacobian(kernels, representation):
     random = np.random.default_rng(0)
     matrices = torch.from_numpy(random.normal(size=(2, p.size, 5)))
     cotangent = torch.from_numpy(random.normal(size=(len(atoms), 5)))
-    jacobian = kernels.fchl19_jacobian(p, len(atoms), pairs.segments, pairs.vector, element, matrices)
+    jacobian = kernels.environments_jacobian(p, len(atoms), pairs.segments, pairs.vector, element, matrices)
     lifted = torch.einsum("asr,ar->as", matrices[element], cotangent)
-    pulled = kernels.fchl19_pullback(p, len(atoms), pairs.segments, pairs.vector, lifted)
+    pulled = kernels.environments_pullback(p, len(atoms), pairs.segments, pairs.vector, lifted)
     expected = torch.einsum("pcr,pr->pc", jacobian, cotangent[pairs.centre])
     assert (pulled - expected).abs().max() <= 1e-12 * expected.abs().max()
 
@@ -150,8 +150,8 @@ def test_single_precision_stays_near_double(kernels):
     structures = structures_from_ase(atoms)
     p = ENERGIES_AND_FORCES.arguments(2)
     pairs = pairs_within(structures, p.cutoff, structures.elements)
-    double = kernels.fchl19(p, len(atoms), pairs.segments, pairs.vector)
-    single = kernels.fchl19(p, len(atoms), pairs.segments, pairs.vector.float())
+    double = kernels.environments(p, len(atoms), pairs.segments, pairs.vector)
+    single = kernels.environments(p, len(atoms), pairs.segments, pairs.vector.float())
     assert single.dtype == torch.float32
     assert (single - double).abs().max() <= 1e-5 * double.abs().max()
 

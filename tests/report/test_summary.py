@@ -29,7 +29,7 @@ def trained():
 def test_it_shows_energies_forces_and_stress_with_units(trained):
     potential, data = trained
     page = words(draw(potential, data, potential.predict(data.structures)))
-    for word in ("meV/Å³", "on Cu", "on Au", "reference force component (eV/Å)", "error (meV)", "256 SORF"):
+    for word in ("GPa", "on Cu", "on Au", "reference force component (eV/Å)", "error (meV)", "256 SORF"):
         assert word in page
     assert "12 training structures" in page
 

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from qml_lightning import Dataset, load_dataset
+from qml_lightning.atoms.units import Units
 from qml_lightning.study.label_check import check_labels
 
 
@@ -104,3 +105,22 @@ def test_a_forgotten_label_here_and_there_does_not_matter(ethanol):
         return energies
 
     assert check_labels(altered(ethanol, energies=forgetful)).correlation > 0.9
+
+
+def test_hartree_with_hartree_per_bohr_read_as_ev_is_named_first(ethanol):
+    hartree, bohr = 27.211386, 0.529177
+    source = replace(ethanol.source, units=Units("eV", "Å"))  # as extended XYZ is read
+    data = altered(replace(ethanol, source=source), energies=lambda e: e / hartree, forces=lambda f: f / hartree * bohr)
+    report = check_labels(data)
+    assert report.refuse
+    assert "as for energies in Hartree and forces in Hartree/Bohr" in report.findings[0]
+
+
+@pytest.mark.parametrize("change", [shuffled, offset(7.0, 2)])
+def test_structures_of_several_charges_are_not_called_shuffled(ethanol, change):
+    data = altered(ethanol, energies=change)
+    several = replace(data, source=replace(data.source, varies=("charge",)))
+    (finding,) = check_labels(several).findings
+    assert "differ in charge, which is not modelled" in finding
+    assert "shuffled" not in finding
+    assert not [text for text in check_labels(data).findings if "charge" in text]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from pathlib import PurePath
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ class Source:
     """Origin of a data set, kept in model files."""
 
     name: str  # catalogue name, or the file name
-    path: str
+    path: str  # in this process; files keep the name alone
     sha256: str  # of the file; of the arrays where there is none
     units: Units  # of the file; a Dataset is in eV and Å
     n_structures: int  # in this data set, after the split and every draw
@@ -27,15 +28,21 @@ class Source:
     citation: str = ""
     keys: Mapping[str, str] = field(default_factory=dict)  # label → the key of the file it was read from
     notes: tuple[str, ...] = ()  # decisions of the reader that a person should know
+    varies: tuple[str, ...] = ()  # charge, spin …: states that are not modelled and differ between the structures
     draws: tuple[str, ...] = ()  # subsample(100, seed=1) …
     parts: tuple[Source, ...] = ()  # of a concatenation
 
     def as_dict(self) -> dict[str, object]:
-        """Plain dictionaries, lists, strings and numbers, for JSON."""
+        """Plain dictionaries, lists, strings and numbers, for JSON. Of the path only the name of the file is kept.
+
+        A model is given away, and the folders of its maker are nobody's business; the checksum tells the data.
+        """
         return {
             **asdict(self),
+            "path": PurePath(self.path).name,
             "keys": dict(self.keys),
             "notes": list(self.notes),
+            "varies": list(self.varies),
             "draws": list(self.draws),
             "parts": [part.as_dict() for part in self.parts],
         }
@@ -83,6 +90,8 @@ class Dataset:
         return self._drawn(order[:first], f"{text}[0]"), self._drawn(order[len(self) - second :], f"{text}[1]")
 
     def _permutation(self, seed: int) -> np.ndarray:
+        if not 0 <= seed < 2**32:
+            raise InputError(f"A seed is a number from 0 to 2^32 − 1, got {seed}.")
         # RandomState: its stream never changes, so a seed names the same structures with every future numpy
         return np.random.RandomState(seed).permutation(len(self))
 
@@ -122,6 +131,7 @@ def concatenate(datasets: Sequence[Dataset]) -> Dataset:
             units=INTERNAL,
             n_structures=sum(map(len, datasets)),
             citation="\n".join(dict.fromkeys(source.citation for source in sources if source.citation)),
+            varies=tuple(dict.fromkeys(state for source in sources for state in source.varies)),
             parts=sources,
         ),
         groups=None

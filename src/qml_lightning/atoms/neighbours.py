@@ -11,6 +11,7 @@ from torch import Tensor
 from vesin import NeighborList
 
 from ..errors import InputError
+from .cells import check_cells
 from .structures import Structures, batches, offsets_from_counts
 
 # Two nuclei closer than this are one atom written twice, not chemistry.
@@ -94,6 +95,7 @@ def pairs_within(structures: Structures, cutoff: float, elements: tuple[int, ...
     if not cutoff > 0:
         raise InputError(f"A cutoff is a positive length in Å, got {cutoff}.")
     element = element_indices(structures.numbers, elements)
+    check_cells(structures, cutoff)
     centre, neighbour, shift = _candidates(structures, cutoff)
     vector, squared = _measured(structures, centre, neighbour, shift)
     key = centre * len(elements) + element[neighbour]
@@ -107,6 +109,7 @@ def check_distances(structures: Structures) -> None:
     """Raise an InputError that names the first two atoms on one spot."""
     for index in batches(structures.counts, CHECKED_AT_ONCE):
         part = structures.select(index)
+        check_cells(part, CHECKED_WITHIN, int(index[0]))
         _measured(part, *_candidates(part, CHECKED_WITHIN), first=int(index[0]))
 
 

@@ -16,6 +16,12 @@ from ..errors import InputError
 if TYPE_CHECKING:
     from ase import Atoms
 
+# A coordinate or a lattice vector beyond this is in another unit, or damaged: it is a tenth of a millimetre.
+LARGEST = 1e6  # Å
+
+# Six independent components of a symmetric tensor, in Voigt's order.
+VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))
+
 Index = Sequence[int] | np.ndarray | Tensor  # numbers of structures
 
 
@@ -188,13 +194,14 @@ def _check_structures(structures: Structures, name: Callable[[int], str]) -> Non
     numbers, cells, periodic = structures.numbers, structures.cells, structures.periodic
     if (s := _first(structures.counts == 0)) is not None:
         raise InputError(f"{name(s)} has no atoms. Remove it.")
-    if (s := _first(~structures.positions.isfinite().all(1), structures.offsets)) is not None:
-        raise InputError(f"{name(s)} has a coordinate that is NaN or infinite.")
+    if (s := _first(~(structures.positions.abs() <= LARGEST).all(1), structures.offsets)) is not None:
+        atoms = structures.positions[structures.offsets[s] : structures.offsets[s + 1]]
+        raise InputError(f"{name(s)} has a coordinate {_out_of_range(atoms)}")
     wrong = (numbers < 1) | (numbers > 118)
     if (s := _first(wrong, structures.offsets)) is not None:
         raise InputError(f"{name(s)}: {int(numbers[wrong][0])} is no atomic number (1 to 118).")
-    if (s := _first(~cells.isfinite().all(2).all(1))) is not None:
-        raise InputError(f"{name(s)} has a cell that is NaN or infinite.")
+    if (s := _first(~(cells.abs() <= LARGEST).all(2).all(1))) is not None:
+        raise InputError(f"{name(s)} has a cell {_out_of_range(cells[s])}")
     if not periodic.any():
         return
     # the lattice vectors of the periodic directions must be independent
@@ -204,6 +211,13 @@ def _check_structures(structures: Structures, name: Callable[[int], str]) -> Non
             f"{name(s)} is periodic along {periodic[s].tolist()} but its cell {cells[s].tolist()} does not span these "
             "directions. Give a cell, or turn periodicity off."
         )
+
+
+def _out_of_range(values: Tensor) -> str:
+    """End of a sentence about numbers of which one is not finite, or too large to be a length in Å."""
+    if not values.isfinite().all():
+        return "that is NaN or infinite."
+    return f"of {float(values.abs().max()):.3g} Å, more than {LARGEST:.0e} Å. Check its unit of length."
 
 
 def _first(bad: Tensor, offsets: Tensor | None = None) -> int | None:

@@ -16,6 +16,17 @@ ENERGY_IN_EV = {
     "Rydberg": 13.605693012183622,
 }
 LENGTH_IN_ANGSTROM = {"Å": 1.0, "Bohr": 0.5291772105638411, "nm": 10.0}
+GPA = 0.006241509125883258  # eV/Å³
+STRESS_IN_EV_PER_ANGSTROM3 = {
+    "eV/Å³": 1.0,
+    "GPa": GPA,
+    "kbar": 0.1 * GPA,
+    "bar": 1e-4 * GPA,
+    "MPa": 1e-3 * GPA,
+    "Pa": 1e-9 * GPA,
+    "Hartree/Bohr³": ENERGY_IN_EV["Hartree"] / LENGTH_IN_ANGSTROM["Bohr"] ** 3,
+    "Rydberg/Bohr³": ENERGY_IN_EV["Rydberg"] / LENGTH_IN_ANGSTROM["Bohr"] ** 3,
+}
 
 # Short names that people write, beside the names above in any case.
 _SHORT = {
@@ -28,12 +39,13 @@ _ALIASES = {name.lower(): name for name in (*ENERGY_IN_EV, *LENGTH_IN_ANGSTROM)}
 class Units:
     """Units of the numbers in a file; forces are energy per length, stress is energy per length³.
 
-    `force` is for files that mix units: Hartree and Å, but forces in Hartree/Bohr.
+    `force` and `stress` are for files that mix units: Hartree and Å with Hartree/Bohr, or eV and Å with kbar.
     """
 
     energy: str
     length: str = "Å"
     force: str = ""  # such as Hartree/Bohr; empty: energy per length
+    stress: str = ""  # such as kbar, or -kbar where compression is positive; empty: energy per length³
 
     @property
     def energy_in_ev(self) -> float:
@@ -49,10 +61,14 @@ class Units:
         return ENERGY_IN_EV[energy] / LENGTH_IN_ANGSTROM[length]
 
     def __str__(self) -> str:
-        return f"{self.energy}, {self.force or f'{self.energy}/{self.length}'} and {self.length}"
+        force, stress = self.force or f"{self.energy}/{self.length}", f", {self.stress}" if self.stress else ""
+        return f"{self.energy}, {force}{stress} and {self.length}"
 
     @property
     def stress_in_ev_per_angstrom3(self) -> float:
+        if self.stress:
+            sign = -1.0 if self.stress.startswith("-") else 1.0
+            return sign * STRESS_IN_EV_PER_ANGSTROM3[self.stress.removeprefix("-")]
         return self.energy_in_ev / self.length_in_angstrom**3
 
 
@@ -82,3 +98,18 @@ def force_unit_named(text: str) -> str:
     if not slash:
         raise InputError(f"Unknown force unit {text!r}. Write energy/length, such as Hartree/Bohr or kcal/mol/Å.")
     return f"{energy_unit_named(energy)}/{length_unit_named(length)}"
+
+
+def stress_unit_named(text: str) -> str:
+    """Name of the stress unit that a person wrote, such as `kbar`, `GPa`, `eV/A^3`; a minus sign in front is kept."""
+    sign = "-" if text.strip().startswith("-") else ""
+    plain = text.strip().removeprefix("-").lower().replace("^", "").replace("**", "").replace("³", "3")
+    for long, short in (("angstrom", "å"), ("ang", "å"), ("a3", "å3"), ("ha/", "hartree/"), ("ry/", "rydberg/")):
+        plain = plain.replace(long, short)
+    known = {name.lower().replace("³", "3"): name for name in STRESS_IN_EV_PER_ANGSTROM3} | {"kb": "kbar"}
+    if plain not in known:
+        raise InputError(
+            f"Unknown stress unit {text!r}. Known are {', '.join(STRESS_IN_EV_PER_ANGSTROM3)}; where compression is "
+            "positive, write a minus sign in front, such as -kbar."
+        )
+    return sign + known[plain]

@@ -9,21 +9,23 @@ from typer import Option
 
 from ..errors import InputError
 from .options import Debug, Json
-from .screen import show, show_json, table, teaching
+from .screen import progress, show, show_json, table, teaching
 
 if TYPE_CHECKING:
     from ..datasets.catalogue import Entry
 
 HELP = teaching(
-    """List the public data sets that can be used by name.
+    """List the public data sets that can be used by name, or download one.
 
-The set `ethanol` is part of the package. The others are read from the folder in $QML_LIGHTNING_DATA, or downloaded by
-the load-atoms library if it is installed: pip install "qml-lightning\\[datasets]".
+The set `ethanol` is part of the package. The others are read from the folder in $QML_LIGHTNING_DATA, or downloaded with
+--download into $QML_LIGHTNING_CACHE (~/.cache/qml-lightning). The checksum of a download is compared with the catalogue
+before it is used, and with itself each time after that.
 
 [bold]Examples[/bold]
 
   qml-lightning datasets
   qml-lightning datasets --folder /data/reference
+  qml-lightning datasets --download C-GAP-17
   qml-lightning train rmd17_aspirin:train_01 --model aspirin.safetensors
 """
 )
@@ -33,11 +35,20 @@ def command(
     folder: Annotated[
         Path | None, Option(help="Folder with data files, searched before $QML_LIGHTNING_DATA.", metavar="FOLDER")
     ] = None,
+    download: Annotated[str | None, Option(help="Download this set, if it is not there yet.", metavar="NAME")] = None,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
     from ..datasets import catalogue
 
+    if download is not None:
+        with progress(shown=not as_json) as tell:
+            path = catalogue.download(download, tell=lambda done, of: tell("downloading", done, max(of, 2)))
+        if as_json:
+            show_json({"name": download, "path": str(path)})
+        else:
+            show(f"{download} is in {path}.")
+        return
     rows = [_row(entry, *_where(entry, folder)) for entry in catalogue.ENTRIES]
     if as_json:
         show_json({"datasets": rows})
@@ -67,14 +78,14 @@ def _row(entry: Entry, where: str, path: str | None) -> dict[str, Any]:
 
 
 def _where(entry: Entry, folder: Path | None) -> tuple[str, str | None]:
-    """Place of a data set in words (built in, found, load-atoms, not found), and the path of its file or None."""
+    """Place of a data set in words (built in, found, download, not found), and the path of its file or None."""
     from ..datasets import catalogue
     from ..datasets.entries import EMBEDDED
 
     try:
         path = catalogue.locate(entry.name, data_folder=folder)
     except InputError:
-        return ("load-atoms" if entry.load_atoms else "not found"), None
+        return ("download" if entry.download else "not found"), None
     return ("built in" if entry is EMBEDDED else "found"), str(path)
 
 

@@ -10,7 +10,7 @@ from typer import Argument
 from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, spread
 from .overlap import shared_note
 from .portions import evaluate_all
-from .screen import note, show, show_json, teaching
+from .screen import note, notes, show, show_json, teaching
 from .tables import error_table, metrics_as_json
 
 HELP = teaching(
@@ -48,8 +48,7 @@ def command(
     if as_json:
         show_json({**metrics_as_json(metrics), "notes": [seen] if seen else []})
         return
-    for text in dataset.source.notes:
-        note(f"{dataset.source.name}: {text}")
+    notes(dataset.source)
     if seen:
         note(seen)
     show(error_table(f"{model.name} on {metrics.structures:,} structures, {metrics.atoms:,} atoms of {data}", metrics))

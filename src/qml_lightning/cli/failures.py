@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import errno
-import json
 import os
 import sys
 
 import typer
 
 from ..errors import InputError, ModelError, QMLError, ResourceError, SolveError
-from .screen import panel
+from .screen import as_json_text, panel
 
 EXIT_CODES: dict[type[QMLError], int] = {InputError: 2, ResourceError: 3, ModelError: 4, SolveError: 5}
 INTERRUPTED = 130
@@ -28,7 +27,7 @@ def explain(problem: BaseException, *, as_json: bool) -> int:
     if getattr(problem, "told_elsewhere", False):  # with several ranks, the first one prints the error
         return code
     if as_json:
-        print(json.dumps({"error": message, "kind": kind}, ensure_ascii=False))
+        print(as_json_text({"error": message, "kind": kind}, indent=None))
     else:
         panel("Error" if code != INTERRUPTED else "Interrupted", message, colour="red")
     return code
@@ -49,6 +48,8 @@ def _described(problem: BaseException) -> tuple[int, str, str]:
         return 3, ResourceError.__name__, (
             f"Not enough memory ({problem}). Use fewer features, fewer structures, or --precision float32."
         )  # fmt: skip
+    if isinstance(problem, RuntimeError) and "home directory" in str(problem):
+        return 2, InputError.__name__, "A path begins with ~ and the name of no user. Write the whole path."
     if isinstance(problem, OSError):
         return 2, InputError.__name__, f"{problem.strerror or problem}: {problem.filename or ''}".rstrip(": ")
     return 1, type(problem).__name__, (

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument
 
+from ..errors import ModelError
 from .options import Debug, Json
 from .screen import facts, show, show_json, table, teaching
 from .tables import choice_table, equations_facts, model_facts, symbol
+
+if TYPE_CHECKING:
+    from ..exact import ExactPotential
+    from ..model.potential import Potential
 
 HELP = teaching(
     """Describe this installation, a model, or a file of equations.
@@ -69,14 +74,28 @@ def _model(path: Path, as_json: bool) -> None:
 
     header = read_header(path)
     potential = load_potential(path)  # also checks the numbers: they may be damaged where the header is intact
+    try:
+        _show_model(path, header, potential, as_json)
+    except (TypeError, ValueError, LookupError, AttributeError) as problem:
+        raise ModelError(
+            f"{path} is a qml-lightning model file with a part missing or altered ({problem})."
+        ) from problem
+
+
+def _show_model(path: Path, header: dict[str, Any], potential: Potential | ExactPotential, as_json: bool) -> None:
     explained = {symbol(z): float(part) for z, part in zip(potential.elements, potential.projection.explained)}
     reference = {symbol(z): float(e) for z, e in zip(potential.elements, potential.baseline.energies)}
     if as_json:
         show_json({**header, "explained_variance": explained, "reference_energies": reference})
         return
     energies = ", ".join(f"{name} {energy:.4f} eV" for name, energy in reference.items())
+    found = str(header["provenance"].get("data", {}).get("references", ""))
     trials = choice_table(header["provenance"].get("choice"))
-    show(model_facts(path.name, header, explained), *trials, facts("Reference energies", {"atoms": energies}))
+    show(
+        model_facts(path.name, header, explained),
+        *trials,
+        facts("Reference energies", {"atoms": energies, "found by": found}),
+    )
 
 
 def _installation(as_json: bool) -> None:

@@ -179,7 +179,10 @@ def _errors(curve: LearningCurve, data: str, test: str | None) -> Group:
             ridges = sorted({entry.ridge for entry in entries})
             rows.append(
                 [f"{features:,}" if structures == curve.sizes[0] else "", f"{structures:,}"]
-                + [mean_and_spread(curve.errors(quantity, features, structures)) for quantity in curve.quantities]
+                + [
+                    mean_and_spread(quantity, curve.errors(quantity, features, structures))
+                    for quantity in curve.quantities
+                ]
                 + [" … ".join(f"{ridge:g}" for ridge in dict.fromkeys((ridges[0], ridges[-1])))]
             )
     seeds = len({entry.seed for entry in curve.entries})

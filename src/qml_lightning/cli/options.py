@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typer import Option
 
 from ..errors import InputError
 from ..machine.memory import bytes_from
+from .screen import warnings_shown
 
 if TYPE_CHECKING:
     import torch
@@ -29,6 +31,9 @@ Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist
 
 Repeated = Annotated[bool, Option("--repeated", help="Let structures count twice that are in already.")]
 LabelCheck = Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")]
+
+# Threads that one processor is given, at most: more of them only wait for each other.
+THREADS_OF_EACH = 16
 
 DATA, KEEP, MACHINE = "Data", "What to keep", "Machine"
 DATA_HELP = "PATH, PATH:SPLIT, PATH@SLICE, or a name of `qml-lightning datasets`."
@@ -51,6 +56,11 @@ class DataOptions:
         Option(help="What forces are in, if not energy over length, such as Hartree/Bohr.",
                metavar="UNIT", rich_help_panel=DATA),
     ] = None  # fmt: skip
+    stress_unit: Annotated[
+        str | None,
+        Option(help="What stress is in, if not energy over volume: kbar, GPa; -kbar where compression is positive.",
+               metavar="UNIT", rich_help_panel=DATA),
+    ] = None  # fmt: skip
     energy_key: Annotated[
         str | None,
         Option(help='Name of the energies in the file; "" leaves them out.', metavar="KEY", rich_help_panel=DATA),
@@ -70,20 +80,22 @@ class DataOptions:
     ] = None  # fmt: skip
 
     def load(self, source: str, *, labels: Literal["optional", "required", "ignored"] = "required") -> Dataset:
-        """The data set at PATH, PATH:SPLIT, PATH@SLICE, or of a name of the catalogue."""
+        """The data set at PATH, PATH:SPLIT, PATH@SLICE, or of a name of the catalogue. Warnings are printed."""
         from ..datasets import load
 
-        return load(
-            source,
-            energy_unit=self.energy_unit,
-            length_unit=self.length_unit,
-            force_unit=self.force_unit,
-            energy_key=self.energy_key,
-            forces_key=self.forces_key,
-            stress_key=self.stress_key,
-            labels=labels,
-            data_folder=self.data_folder,
-        )
+        with warnings_shown():
+            return load(
+                source,
+                energy_unit=self.energy_unit,
+                length_unit=self.length_unit,
+                force_unit=self.force_unit,
+                stress_unit=self.stress_unit,
+                energy_key=self.energy_key,
+                forces_key=self.forces_key,
+                stress_key=self.stress_key,
+                labels=labels,
+                data_folder=self.data_folder,
+            )
 
 
 @dataclass(frozen=True)
@@ -150,6 +162,12 @@ class MachineOptions:
         """The device, after setting the number of threads; an InputError if it is not there."""
         import torch
 
+        most = THREADS_OF_EACH * (os.cpu_count() or 1)
+        if self.threads is not None and self.threads > most:
+            raise InputError(
+                f"--threads {self.threads} is too many for {os.cpu_count()} processors. Use at most {most}; as many as "
+                "there are processors are best."
+            )
         if self.threads is not None:
             torch.set_num_threads(self.threads)
         try:

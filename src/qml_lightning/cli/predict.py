@@ -1,4 +1,4 @@
-"""`qml-lightning predict`: energies, forces and stress of structures, written as extended XYZ."""
+"""`qml-lightning predict`: energies, forces and stress of structures, written to a file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from .portions import predict_all
 from .screen import show, show_json, teaching
 
 HELP = teaching(
-    """Predict energies, forces and stress of structures, and write them as extended XYZ in eV and Å.
+    """Predict energies, forces and stress of structures, and write them in eV and Å.
+
+The ending of the output names its format: .extxyz or .xyz (also with .xz, .gz, .bz2), .traj, .db, .json, .npz.
 
 Each frame gets its energy, the energy of each atom, the forces, and the stress if it has a cell. Labels in the input
 are ignored. ASE can read the output: ase.io.read("predicted.extxyz", ":").
@@ -22,6 +24,7 @@ are ignored. ASE can read the output: ase.io.read("predicted.extxyz", ":").
 
   qml-lightning predict ethanol.safetensors conformers.xyz -o predicted.extxyz
   qml-lightning predict model.safetensors "run.traj@-1" -o last.extxyz --overwrite
+  qml-lightning predict model.safetensors crystal.extxyz -o predicted.traj
 """
 )
 
@@ -30,21 +33,22 @@ are ignored. ASE can read the output: ase.io.read("predicted.extxyz", ":").
 def command(
     model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
     data: Annotated[str, Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
-    output: Annotated[Path, Option("--output", "-o", help="File to write; compressed if it ends in .xz, .gz or .bz2.")],
+    output: Annotated[Path, Option("--output", "-o", help="File to write: .extxyz, .xyz, .traj, .db, .json or .npz.")],
     reading: DataOptions,
     machine: MachineOptions,
     overwrite: Overwrite = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
+    from ..datasets import writers
+
     check_output(output, overwrite)
+    writers.check_ending(output)
     predictor = machine.predictor(model)
     structures = reading.load(data, labels="ignored").structures
     prediction = predict_all(predictor, structures, forces=True, stress=structures.has_volume)
 
-    from ..datasets import write_extxyz
-
-    write_extxyz(
+    writers.write_predictions(
         output,
         structures,
         energies=prediction.energies,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 RECIPE, TARGETS = "Recipe", "Labels and weights"
 KINDS = ("energies", "forces", "stress")
 AUTOMATIC = "automatic"
+LONGEST_CUTOFF = 100.0  # Å: everything within reach of it would not fit in any memory
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,11 @@ class RecipeOptions:
             representation = replace(
                 representation, angular=like.angular, n_angular=like.n_angular, weight3=like.weight3
             )
-        return representation if self.cutoff is None else replace(representation, cutoff=self.cutoff)
+        if self.cutoff is None:
+            return representation
+        if not 0 < self.cutoff <= LONGEST_CUTOFF:
+            raise InputError(f"--cutoff is a length up to {LONGEST_CUTOFF:g} Å, got {self.cutoff:g}.")
+        return replace(representation, cutoff=self.cutoff)
 
     def learning(self) -> dict[str, Any]:
         """Options of `fit`: labels to learn from, and reference energies."""
@@ -223,7 +229,7 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 def _energies_in(path: Path) -> dict[int, float]:
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
+    except (OSError, ValueError, RecursionError) as problem:
         raise InputError(
             f"--reference-energies: {path} cannot be read as JSON ({problem}). Write H=-13.6,O=-432.1 or a file with "
             '{"H": -13.6, "O": -432.1}.'
@@ -244,7 +250,7 @@ def _by_number(values: Mapping[str, object], where: str) -> dict[int, float]:
             energy = float(str(value))
         except ValueError:
             energy = float("nan")
-        if number is None or energy != energy:
+        if number is None or not 1 <= number <= 118 or not math.isfinite(energy):
             raise InputError(f"{where}: wanted an element and its energy in eV, such as H=-13.6, got {name}={value}.")
         energies[number] = energy
     return energies

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -30,6 +31,19 @@ def teaching(text: str) -> str:
     return "\n".join(lines)
 
 
+# Characters that steer a terminal or turn the direction of writing: names in files must not reach it as commands.
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]")
+
+
+def harmless(text: str) -> str:
+    """Text whose control characters are shown as \\xNN or \\uNNNN instead of acting on the terminal."""
+    return _STEERING.sub(lambda found: f"\\x{ord(found[0]):02x}" if found[0] < "\xff" else _escaped(found[0]), text)
+
+
+def _escaped(character: str) -> str:
+    return f"\\u{ord(character):04x}"
+
+
 def console(*, stderr: bool = False) -> Console:
     """Console of stdout for results, or of stderr for progress, notes and errors."""
     made = Console(stderr=stderr, highlight=False)
@@ -40,14 +54,28 @@ def panel(title: str, message: str, *, colour: str) -> None:
     """Print a framed message on stderr, or plain text if that is not a terminal."""
     to = console(stderr=True)
     if to.is_terminal:
-        to.print(Panel(Text(message), title=title, title_align="left", border_style=colour, width=min(to.width, WIDTH)))
+        to.print(
+            Panel(
+                Text(harmless(message)),
+                title=title,
+                title_align="left",
+                border_style=colour,
+                width=min(to.width, WIDTH),
+            )
+        )
     else:
-        to.print(f"{title}: {message}", markup=False, soft_wrap=True)
+        to.print(harmless(f"{title}: {message}"), markup=False, soft_wrap=True)
 
 
 def note(message: str) -> None:
     """Print a line on stderr."""
-    console(stderr=True).print(Text(message, style="dim"), soft_wrap=True)
+    console(stderr=True).print(Text(harmless(message), style="dim"), soft_wrap=True)
+
+
+def notes(source: Any) -> None:
+    """Print the notes of a reader on stderr: decisions that a person should know."""
+    for text in source.notes:
+        note(f"{source.name}: {text}")
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Group:
@@ -56,7 +84,7 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, 
     for at, name in enumerate(columns):
         made.add_column(name, justify="right" if at in right else "left", overflow="fold", no_wrap=at in right)
     for row in rows:
-        made.add_row(*(Text(cell) for cell in row))
+        made.add_row(*(Text(harmless(cell)) for cell in row))
     return _titled(title, made)
 
 
@@ -67,12 +95,12 @@ def facts(title: str, values: dict[str, str]) -> Group:
     made.add_column(overflow="fold")
     for name, value in values.items():
         if value:
-            made.add_row(name, Text(value))
+            made.add_row(Text(harmless(name)), Text(harmless(value)))
     return _titled(title, made)
 
 
 def _titled(title: str, made: Table) -> Group:
-    return Group(Text(title, style="bold"), made)  # rich would wrap its own title at the width of the table
+    return Group(Text(harmless(title), style="bold"), made)  # rich would wrap its own title at the width of the table
 
 
 def show(*parts: Any) -> None:
@@ -80,14 +108,20 @@ def show(*parts: Any) -> None:
     to = console()
     for part in parts:
         if isinstance(part, str):
-            to.print(part, markup=False, soft_wrap=True)
+            to.print(harmless(part), markup=False, soft_wrap=True)
         else:
             to.print(part)
 
 
 def show_json(value: dict[str, Any]) -> None:
     """Print one JSON object on stdout, with null for NaN and infinity."""
-    print(json.dumps(finite(value), indent=2, ensure_ascii=False, allow_nan=False))
+    print(as_json_text(value))
+
+
+def as_json_text(value: dict[str, Any], indent: int | None = 2) -> str:
+    """JSON with null for NaN and infinity, in which characters that steer a terminal are escaped."""
+    text = json.dumps(finite(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    return _STEERING.sub(lambda found: _escaped(found[0]), text)
 
 
 def finite(value: Any) -> Any:

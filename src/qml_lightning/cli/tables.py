@@ -63,6 +63,7 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
             "projection": "none"
             if recipe["rank"] is None
             else f"{recipe['rank']} axes" + (f"; unexplained variance {lost}" if lost else ""),
+            "references": str(data.get("references", "")),
             "weights": ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items()),
             "chosen": _chosen(provenance.get("choice")),
             "solver": _solver(provenance.get("solution", {})),
@@ -108,7 +109,7 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group]:
     """One table of the trials behind a chosen recipe, each with its best ridge; an empty list if nothing was chosen."""
     if choice is None:
         return []
-    from ..model.metrics import heading, milli
+    from ..model.metrics import heading, shown
 
     size, judges, kinds = choice["best"]["size"], choice["judges"], choice["best"]["errors"]
     best: dict[tuple[Any, ...], dict[str, Any]] = {}
@@ -119,7 +120,8 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group]:
             best[_key(trial)] = trial
     rows = [
         (f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
-         *(milli(error) for error in trial["errors"].values()), _verdict(trial, choice), name)
+         *(shown(QUANTITIES[kind], error) for kind, error in trial["errors"].items()),
+         _verdict(trial, choice), name)
         for (name, rank, sigma, weight), trial in sorted(best.items())
     ]  # fmt: skip
     columns = ["σ", "rank", "weight", "ridge", *(heading(QUANTITIES[kind]) for kind in kinds), "", "representation"]

@@ -24,11 +24,10 @@ from .options import (
 from .overlap import repeats_note, shared_note
 from .portions import check_labels, evaluate_all, resumable
 from .recipe_options import RecipeOptions
-from .screen import note, panel, progress, show, show_json, teaching, warnings_shown
+from .screen import note, notes, panel, progress, show, show_json, teaching, warnings_shown
 from .tables import choice_table, error_table, metrics_as_json, model_facts, show_plan, symbol
 
 if TYPE_CHECKING:
-    from ..datasets import Dataset
     from ..exact import ExactPotential
     from ..model.metrics import Metrics
     from ..model.potential import Potential
@@ -120,6 +119,8 @@ def command(
         with resumable(request.keep.checkpoint):
             tell("reading", 0, 1)
             dataset = reading.load(data)
+            if rank == 0 and not as_json:
+                notes(dataset.source)
             if train_size is not None:
                 dataset = dataset.subsample(train_size, request.start.seed)
             problem = request.problem(dataset)
@@ -151,9 +152,9 @@ def command(
         from ..report.summary import write_summary
 
         write_summary(report, potential, shown, prediction, overwrite=overwrite)
-    notes = (repeats_note(dataset), shared_note(potential, held_out) if held_out is not None else "")
-    done = _Trained(model, report, keep.equations, potential, checked, looked_at, metrics, valid, notes)
-    _tell(done, dataset, as_json)
+    twice = (repeats_note(dataset), shared_note(potential, held_out) if held_out is not None else "")
+    done = _Trained(model, report, keep.equations, potential, checked, looked_at, metrics, valid, twice)
+    _tell(done, as_json)
 
 
 @dataclass(frozen=True)
@@ -171,7 +172,7 @@ class _Trained:
     notes: tuple[str, ...]  # on structures that occur twice
 
 
-def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
+def _tell(done: _Trained, as_json: bool) -> None:
     from ..api import header_of
 
     header = header_of(done.potential)
@@ -192,8 +193,6 @@ def _tell(done: _Trained, dataset: Dataset, as_json: bool) -> None:
             }
         )
         return
-    for text in dataset.source.notes:
-        note(f"{dataset.source.name}: {text}")
     for text in filter(None, done.notes):
         note(text)
     if done.outliers is not None and done.outliers.text:

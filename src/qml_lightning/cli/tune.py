@@ -199,7 +199,15 @@ def _table(tuning: Tuning, data: str) -> Group:
     for trial in ranking[:MOST_ROWS]:
         values = [f"{value:g}" if isinstance(value, float) else str(value) for value in trial.values.values()]
         errors = [getattr(trial, kind) for kind in kinds]
-        rows.append([*values, *(mean_and_spread(each) if each else "no solution" for each in errors)])
+        rows.append(
+            [
+                *values,
+                *(
+                    mean_and_spread(QUANTITIES[kind], each) if each else "no solution"
+                    for kind, each in zip(kinds, errors, strict=True)
+                ),
+            ]
+        )
     columns = (*tuning.space, *(heading(QUANTITIES[kind]) for kind in kinds))
     more = f", the best {MOST_ROWS}" if len(ranking) > MOST_ROWS else ""
     title = f"MAE on held-out parts of {data}: {len(ranking)} recipes{more}"

@@ -1,8 +1,19 @@
-"""Data sets: readers, a writer, and the catalogue of public sets."""
+"""Data sets: readers, writers, and the catalogue of public sets."""
 
 from ..atoms.dataset import Dataset, Source, concatenate
 from . import catalogue
+from .catalogue import download
 from .readers import from_ase, load
-from .writers import write_extxyz
+from .writers import write_extxyz, write_predictions
 
-__all__ = ["Dataset", "Source", "catalogue", "concatenate", "from_ase", "load", "write_extxyz"]
+__all__ = [
+    "Dataset",
+    "Source",
+    "catalogue",
+    "concatenate",
+    "download",
+    "from_ase",
+    "load",
+    "write_extxyz",
+    "write_predictions",
+]

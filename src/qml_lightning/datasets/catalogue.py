@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ..errors import InputError
 from ..machine.files import sha256
+from .downloads import cache_folder, cached, fetch
 from .entries import EMBEDDED, ENTRIES, EV, Entry
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "EV",
     "FOLDER_VARIABLE",
     "Entry",
+    "download",
     "known_file",
     "local_file",
     "locate",
@@ -51,7 +53,7 @@ def locate(name: str, *, data_folder: str | os.PathLike[str] | None = None) -> P
     """Path of the file of a data set, with a checked checksum. Raise an InputError if there is no such file.
 
     The embedded set is in the package. The files of the others are searched in `data_folder`, then in the folders of
-    the environment variable QML_LIGHTNING_DATA, up to two levels deep.
+    the environment variable QML_LIGHTNING_DATA, up to two levels deep, then among the downloads.
     """
     entry = named(name)
     if entry is None:
@@ -81,18 +83,28 @@ def local_file(entry: Entry, data_folder: str | os.PathLike[str] | None = None) 
             f"{sha256(found[0])[:12]}…, wanted {entry.sha256[:12]}…. It may be damaged, or another version. "
             "If you trust it, give its path instead of the name, and its --energy-unit."
         )
-    return None
+    return None if entry.download is None else cached(entry.download)
+
+
+def download(name: str, *, tell: Callable[[int, int], None] = lambda done, of: None) -> Path:
+    """Path of the file of a public set, downloaded if it is not there. `tell`: bytes so far, and of all."""
+    entry = named(name)
+    if entry is None or entry.download is None:
+        can = ", ".join(one.name for one in ENTRIES if one.download is not None)
+        raise InputError(f"There is no download of {name!r}. There is one of {can}.")
+    return fetch(entry.download, tell)
 
 
 def not_found(entry: Entry, data_folder: str | os.PathLike[str] | None = None) -> str:
     """Message for a file that was not found: the folders that were searched, and the remedy."""
     looked = ", ".join(map(str, _folders(data_folder))) or f"no folder, because {FOLDER_VARIABLE} is not set"
-    if not entry.file:
-        return f"{entry.name} comes from the load-atoms library."
-    return (
-        f"{Path(entry.file).name} ({entry.name}) was not found. Looked in {looked}. "
-        f"Set {FOLDER_VARIABLE} to the folder that holds it."
-    )
+    remedy = [f"Set {FOLDER_VARIABLE} to the folder that holds it."] if entry.file else []
+    if entry.download is not None:
+        looked += f", and among the downloads in {cache_folder()}"
+        note = f" ({entry.download.note})" if entry.download.note else ""
+        remedy.append(f"Download it{note}: qml-lightning datasets --download {entry.name}")
+    file = entry.file or (entry.download.member or entry.download.name if entry.download else "")
+    return f"{Path(file).name} ({entry.name}) was not found. Looked in {looked}. {' '.join(remedy)}"
 
 
 def _folders(given: str | os.PathLike[str] | None) -> list[Path]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 
@@ -15,6 +16,19 @@ from ..errors import InputError
 
 PER_ATOM = ("numbers", "positions", "forces")
 PER_FRAME = ("counts", "cells", "periodic", "energies", "stress", "rows", "groups")
+
+# Keys under which a file states its units, and the charge or spin of a frame.
+STATED = {
+    "energy": ("energy_unit", "energy_units", "e_unit"),
+    "length": ("length_unit", "length_units", "r_unit"),
+    "force": ("force_unit", "force_units", "f_unit"),
+    "stress": ("stress_unit", "stress_units", "s_unit"),
+}
+STATES = {
+    "charge": ("charge", "total_charge", "net_charge"),
+    "spin": ("spin", "total_spin"),
+    "multiplicity": ("multiplicity", "spin_multiplicity"),
+}
 
 # Index of each matrix element in the Voigt order xx, yy, zz, yz, xz, xy.
 VOIGT = np.array([[0, 5, 4], [5, 1, 3], [4, 3, 2]])
@@ -55,18 +69,20 @@ class Content:
     stress: np.ndarray | None = None  # (frames, 3, 3)
     groups: np.ndarray | None = None  # (frames,) name of the group of each frame, "" for none
     keys: Mapping[str, str] = field(default_factory=dict)  # label → key of the file
-    stated: Mapping[str, str] = field(default_factory=dict)  # energy, length, force → unit that the file states
+    states: Mapping[str, np.ndarray] = field(default_factory=dict)  # charge, spin … → (frames,), NaN where not stated
+    stated: Mapping[str, str] = field(default_factory=dict)  # energy, length, force, stress → unit that the file states
     citation: str = ""
     notes: tuple[str, ...] = ()
 
     def select(self, index: np.ndarray) -> Content:
         """The frames at `index`, in that order."""
-        index = np.asarray(index, np.int64)
+        index = np.array(index, np.int64)  # a copy: torch has no reversed slices
         offsets = offsets_from_counts(torch.from_numpy(self.counts.astype(np.int64)))
         atoms = atoms_of(offsets, torch.from_numpy(index)).numpy()
         chosen = dict.fromkeys(PER_ATOM, atoms) | dict.fromkeys(PER_FRAME, index)
         values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return replace(self, **{name: values[name][rows] for name, rows in chosen.items() if values[name] is not None})
+        arrays = {name: values[name][rows] for name, rows in chosen.items() if values[name] is not None}
+        return replace(self, states={name: state[index] for name, state in self.states.items()}, **arrays)
 
     @property
     def labelled(self) -> bool:
@@ -162,3 +178,12 @@ def refuse_nan(content: Content, name: str) -> None:
                 f"{name}, frame {content.rows[frame]} has NaN among its {kind} (key {content.keys[kind]}). "
                 "Remove the frame, or choose a split without it."
             )
+
+
+def digest(content: Content) -> str:
+    """SHA-256 of the arrays, for structures that come from no file."""
+    total = hashlib.sha256()
+    for values in (content.numbers, content.positions, content.counts, content.energies, content.forces):
+        if values is not None:
+            total.update(np.ascontiguousarray(values).tobytes())
+    return total.hexdigest()

@@ -1,112 +1,163 @@
-"""Data sets that the load-atoms library downloads."""
+"""Downloads of public data sets: checked by their SHA-256 before use, unpacked one file at a time, never executed."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import itertools
 import os
-import warnings
-from collections.abc import Iterable, Iterator
-from dataclasses import replace
-from typing import Any
+import shutil
+import tarfile
+import urllib.error
+import urllib.parse
+import urllib.request
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
 
-import numpy as np
+from ..errors import InputError, ResourceError
+from ..machine.files import atomic, sha256
+from ..machine.memory import GIB
+from .entries import Download
 
-from ..atoms.units import ENERGY_IN_EV
-from ..errors import InputError
-from .content import Content, Wanted
-from .entries import Entry
-from .frames import content_of_atoms, frames_of_split
-from .unit_hints import total_energy_ratio
+CACHE_VARIABLE = "QML_LIGHTNING_CACHE"
+MOST_BYTES = 20 * GIB  # of a download, and of a file in an archive
+CHUNK = 1 << 20
+SECONDS = 60.0  # without an answer
+HERE = {"localhost", "127.0.0.1", "::1"}
 
-INSTALL = 'pip install "qml-lightning[datasets]"'
-
-
-def content_from_load_atoms(entry: Entry, wanted: Wanted, not_found: str) -> Content:
-    """Content of a set of load-atoms, in eV and Å. The library downloads it once and keeps it in ~/.load-atoms.
-
-    `not_found`: message about the search for a local file, which begins every error.
-    """
-    if wanted.split in entry.splits:
-        raise InputError(f"{not_found} load-atoms has this set, but does not have the split {wanted.split!r}.")
-    numbered: Iterable[tuple[int, Any]] = enumerate(_structures(entry, not_found))
-    if entry.load_atoms_name:
-        numbered = ((row, atoms) for row, atoms in numbered if atoms.info.get("name") == entry.load_atoms_name)
-    if wanted.split is not None:
-        numbered = frames_of_split(list(numbered), wanted.split, f"{entry.load_atoms} of load-atoms")
-    if wanted.index is not None:
-        numbered = list(numbered)[wanted.index]
-    frames = list(itertools.islice(numbered, wanted.limit))
-    if not frames:
-        raise InputError(f"load-atoms has no frames of {entry.name} in this split or slice.")
-    if wanted.keys.energy is None and entry.load_atoms_energy_key:
-        wanted = replace(wanted, keys=replace(wanted.keys, energy=entry.load_atoms_energy_key))
-    content = content_of_atoms(frames, wanted, entry.name)
-    if entry.load_atoms_note:
-        content = replace(content, notes=(f"from load-atoms: {entry.load_atoms_note}",))
-    return _undo_inverse_unit(content) if entry.load_atoms == "rMD17" else content
+Tell = Callable[[int, int], None]  # bytes so far, and of all (0: not known)
 
 
-def _structures(entry: Entry, not_found: str) -> Any:
-    try:
-        import load_atoms
-    except ImportError as error:
-        raise InputError(f"{not_found} Or install load-atoms, which downloads it: {INSTALL}") from error
-    try:
-        with _silent(), warnings.catch_warnings():
-            warnings.filterwarnings("error", message="Checksum mismatch")
-            warnings.filterwarnings("ignore", message="Creating a dataset with a single structure")
-            return load_atoms.load_dataset(entry.load_atoms)
-    except Exception as error:  # no network, a full disk, a changed format: load-atoms may raise anything
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+def cache_folder() -> Path:
+    """Folder for downloads: $QML_LIGHTNING_CACHE, or qml-lightning in the cache folder of the user."""
+    if given := os.environ.get(CACHE_VARIABLE):
+        return Path(given).expanduser()
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "qml-lightning"
+
+
+def cached(download: Download) -> Path | None:
+    """Path of the file that was downloaded before, None if it was not; an InputError if it has changed since then."""
+    path = _place(download)
+    if not path.is_file() or not _record(path).is_file():
+        return None
+    recorded, now = _record(path).read_text(encoding="ascii", errors="replace").strip(), sha256(path)
+    if now != recorded or (not download.member and not now.startswith(download.digits)):
         raise InputError(
-            f"{not_found} load-atoms could not load {entry.load_atoms} ({reason}). It needs the network the first time."
-        ) from error
-
-
-@contextlib.contextmanager
-def _silent() -> Iterator[None]:
-    """Silence load-atoms, which prints panels on standard output, unless the user has set its own variable."""
-    name = "LOAD_ATOMS_VERBOSE"
-    if name in os.environ:
-        yield
-        return
-    os.environ[name] = "0"
-    try:
-        yield
-    finally:
-        del os.environ[name]
-
-
-def _undo_inverse_unit(content: Content) -> Content:
-    """rMD17 in eV. load-atoms 0.3.10 divides by kcal/mol where it should multiply: its values are 532 times too large.
-
-    The size of the energies shows whether this version was used: rMD17 has total energies of all electrons.
-    """
-    if content.energies is None:
-        return content
-    kcal = ENERGY_IN_EV["kcal/mol"]
-    ratio = total_energy_ratio(content)
-    if 0.8 < ratio < 1.25:
-        return content
-    if not 0.8 < ratio * kcal**2 < 1.25:
-        raise InputError(
-            f"rMD17 of load-atoms is in unknown units: its energies are {ratio:.3g} times the total energies of these "
-            "atoms in eV. Use the original files instead, in the folder of QML_LIGHTNING_DATA."
+            f"{path} is not what was downloaded: its SHA-256 is {now[:12]}…, wanted {recorded[:12]}…. Delete it, and "
+            "download it again."
         )
-    return replace(
-        content,
-        energies=content.energies * kcal**2,
-        forces=None if content.forces is None else content.forces * kcal**2,
-        notes=(*content.notes, "corrected an error of load-atoms, which divides by kcal/mol where it should multiply"),
-    )
+    return path
 
 
-def digest(content: Content) -> str:
-    """SHA-256 of the arrays, because load-atoms has no file whose bytes are always the same."""
-    total = hashlib.sha256()
-    for values in (content.numbers, content.positions, content.counts, content.energies, content.forces):
-        if values is not None:
-            total.update(np.ascontiguousarray(values).tobytes())
-    return total.hexdigest()
+def fetch(download: Download, tell: Tell = lambda done, of: None) -> Path:
+    """Path of the file, downloaded if it is not there yet. Nothing is kept unless its SHA-256 has the known digits."""
+    if (there := cached(download)) is not None:
+        return there
+    path = _place(download)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not download.member:
+        with atomic(path, overwrite=True) as temporary:
+            _receive(download, temporary, tell)
+        _keep_record(path)
+        return path
+    with atomic(path, overwrite=True) as temporary:
+        packed = temporary.with_suffix(".packed")
+        try:
+            _receive(download, packed, tell)
+            _unpack(packed, download, temporary)
+        finally:
+            packed.unlink(missing_ok=True)
+    _keep_record(path)
+    return path
+
+
+def _place(download: Download) -> Path:
+    name = Path(download.member or download.name).name
+    return cache_folder() / download.digits[:12] / name
+
+
+def _record(path: Path) -> Path:
+    return path.with_name(path.name + ".sha256")
+
+
+def _keep_record(path: Path) -> None:
+    """Keep the full SHA-256 beside the file: from now on all its digits are checked."""
+    with atomic(_record(path), overwrite=True) as temporary:
+        temporary.write_text(sha256(path) + "\n", encoding="ascii")
+
+
+class _SafeRedirects(urllib.request.HTTPRedirectHandler):
+    def redirect_request(self, request: Any, fp: Any, code: int, message: str, headers: Any, url: str) -> Any:
+        _refuse_unsafe(url)
+        return super().redirect_request(request, fp, code, message, headers, url)
+
+
+def _refuse_unsafe(url: str) -> None:
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in HERE):
+        raise InputError(f"{url} is no https address, and is not read.")
+
+
+def _receive(download: Download, path: Path, tell: Tell) -> None:
+    """Write what the address gives to `path`; an InputError if its SHA-256 is another."""
+    _refuse_unsafe(download.url)
+    digest, done = hashlib.sha256(), 0
+    try:
+        with (
+            urllib.request.build_opener(_SafeRedirects).open(download.url, timeout=SECONDS) as answer,
+            open(path, "wb") as file,
+        ):
+            of = int(answer.headers.get("Content-Length") or 0)
+            _require_room(max(of, 1), path.parent)
+            while chunk := answer.read(CHUNK):
+                done += len(chunk)
+                if done > MOST_BYTES:
+                    raise InputError(f"{download.url} gives more than {MOST_BYTES / GIB:.0f} GiB. It was left.")
+                digest.update(chunk)
+                file.write(chunk)
+                tell(done, of)
+    except (urllib.error.URLError, TimeoutError, ConnectionError, ValueError) as error:
+        if isinstance(error, InputError):
+            raise
+        reason = getattr(error, "reason", None) or error
+        raise InputError(
+            f"{download.url} could not be downloaded ({reason}). Without a network, copy the file from another machine "
+            "and give its path."
+        ) from error
+    if not digest.hexdigest().startswith(download.digits):
+        raise InputError(
+            f"{download.url} gives another file than the catalogue knows: its SHA-256 begins with "
+            f"{digest.hexdigest()[:12]}, wanted {download.digits[:12]}. It was deleted."
+        )
+
+
+def _require_room(needed: int, folder: Path) -> None:
+    if needed > (free := shutil.disk_usage(folder).free):
+        raise ResourceError(f"The download has {needed / GIB:.1f} GiB, and {folder} has {free / GIB:.1f} GiB left.")
+
+
+def _unpack(archive: Path, download: Download, path: Path) -> None:
+    """Write one file of a zip or tar archive to `path`. No name of the archive becomes a path."""
+    try:
+        if zipfile.is_zipfile(archive):
+            with zipfile.ZipFile(archive) as packed, packed.open(download.member) as member:
+                _copy(member, path)
+            return
+        with tarfile.open(archive) as tar:
+            entry = tar.getmember(download.member)
+            found = tar.extractfile(entry) if entry.isfile() else None
+            if found is None:
+                raise KeyError(f"{download.member} is no file")
+            _copy(found, path)
+    except (KeyError, zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
+        raise InputError(f"{download.name} cannot be unpacked ({error}).") from error
+
+
+def _copy(member: IO[bytes], path: Path) -> None:
+    done = 0
+    with open(path, "wb") as file:
+        while chunk := member.read(CHUNK):
+            done += len(chunk)
+            if done > MOST_BYTES:
+                raise InputError(f"A file of the archive has more than {MOST_BYTES / GIB:.0f} GiB. It was left.")
+            file.write(chunk)

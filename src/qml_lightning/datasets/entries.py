@@ -12,23 +12,32 @@ HARTREE = Units("Hartree", "Å")
 
 
 @dataclass(frozen=True)
+class Download:
+    """A public file on the net, and how far its content is known."""
+
+    url: str
+    digits: str  # SHA-256 of what the address gives, or its first digits where only these are published
+    name: str  # of the file to keep
+    member: str = ""  # file of the archive to read; empty: what the address gives is the file
+    units: Units = EV
+    note: str = ""  # difference from the file of the entry
+
+
+@dataclass(frozen=True)
 class Entry:
-    """One public data set, as a file with a checksum, as a set of the load-atoms library, or both."""
+    """One public data set: a file with a checksum in a folder of the user, a download, or both."""
 
     name: str
-    units: Units  # of the file; load-atoms gives eV and Å
+    units: Units  # of the file
     theory: str
     licence: str  # of the source
     citation: str
-    file: str = ""  # path in the data folder; empty: only load-atoms has it
+    file: str = ""  # path in the data folder; empty: there is a download only
     sha256: str = ""
-    n_structures: int | None = None  # in the file, or else in load-atoms; None: not known
+    n_structures: int | None = None  # in the file, or else in the download; None: not known
     splits: tuple[str, ...] = ()  # stored in the file
     energy_key: str = ""  # key of the energies, if it is not `energies`
-    load_atoms: str = ""  # name of the set in load-atoms, which checks its downloads itself
-    load_atoms_name: str = ""  # use only the frames with this name
-    load_atoms_energy_key: str = ""
-    load_atoms_note: str = ""  # difference between that set and the file
+    download: Download | None = None
 
 
 CHRISTENSEN_2020 = (
@@ -81,7 +90,20 @@ BERMAN_2000 = "H. M. Berman et al., The Protein Data Bank, Nucleic Acids Res. 28
 
 RMD17_THEORY = "PBE/def2-SVP, very tight SCF, dense grid"
 RMD17_SPLITS = ("train_01", "test_01", "train_02", "test_02", "train_03", "test_03")
-RMD17_NOTE = "the full trajectory in order of time, without the official splits"
+RMD17_NOTE = "the full trajectory, without the official splits"
+
+
+def _rmd17(molecule: str) -> Download:
+    """One molecule of the public archive of rMD17."""
+    return Download(
+        url="https://figshare.com/ndownloader/files/23950376",
+        digits="cddeea2ec2c4",
+        name="rmd17.tar.bz2",
+        member=f"rmd17/npz_data/rmd17_{molecule}.npz",
+        units=KCAL,
+        note=RMD17_NOTE,
+    )
+
 
 RMD17_SHA256 = {
     "aspirin": "0433581c7f0dfd308c9248216978b5c9d149dcf040dc25034c1affc1b25f385c",
@@ -141,9 +163,7 @@ FILES = (
             sha256=sha256,
             n_structures=5902,
             splits=RMD17_SPLITS,
-            load_atoms="rMD17",
-            load_atoms_name=molecule,
-            load_atoms_note=RMD17_NOTE,
+            download=_rmd17(molecule),
         )
         for molecule, sha256 in RMD17_SHA256.items()
     ),
@@ -194,9 +214,6 @@ FILES = (
         n_structures=115831,
         splits=("train_pool", "test"),
         energy_key="U0",
-        load_atoms="QM9",
-        load_atoms_energy_key="U0",
-        load_atoms_note="all 133 885 molecules, U0 relative to free atoms",
     ),
     Entry(
         name="qm7",
@@ -209,8 +226,6 @@ FILES = (
         n_structures=7101,
         splits=("train", "test"),
         energy_key="atomization_energies",
-        load_atoms="QM7",
-        load_atoms_note="7165 molecules, without a split",
     ),
     Entry(
         name="small_mols",
@@ -285,14 +300,18 @@ FILES = (
     ),
 )
 
-# Sets that only the load-atoms library has: name, number of frames if known, level of theory, licence, citation.
-ONLY_LOAD_ATOMS = (
+# Copies of public files beside the load-atoms library, which published the digits below.
+GITHUB = "https://github.com/jla-gardner/load-atoms/raw/main/database"
+
+# Sets that are downloaded: name, number of frames if known, level of theory, licence, citation, file on the net.
+DOWNLOADED = (
     (
         "C-GAP-17",
         4530,
         "DFT (LDA)",
         "CC BY-NC-SA 4.0",
         "V. L. Deringer, G. Csányi, Phys. Rev. B 95, 094203 (2017), doi:10.1103/PhysRevB.95.094203",
+        Download(f"{GITHUB}/C-GAP-17/C-GAP-17.extxyz", "8dd037b59c88", "C-GAP-17.extxyz"),
     ),
     (
         "C-GAP-20U",
@@ -300,14 +319,32 @@ ONLY_LOAD_ATOMS = (
         "DFT",
         "GPL-3.0",
         "P. Rowe et al., J. Chem. Phys. 153, 034702 (2020), doi:10.1063/5.0005084",
+        Download(f"{GITHUB}/C-GAP-20U/C-GAP-20U.xyz", "da0462802df1", "C-GAP-20U.xyz"),
     ),
-    ("Si-GAP-18", None, "PW91, CASTEP", "CC BY-NC-SA 4.0", "A. P. Bartók et al., Phys. Rev. X 8, 041048 (2018)"),
+    (
+        "Si-GAP-18",
+        None,
+        "PW91, CASTEP",
+        "CC BY-NC-SA 4.0",
+        "A. P. Bartók et al., Phys. Rev. X 8, 041048 (2018)",
+        Download(
+            "https://zenodo.org/record/1250555/files/libAtoms/silicon-testing-framework-v1.0.zip",
+            "97eb063f9655",
+            "silicon-testing-framework-v1.0.zip",
+            "libAtoms-silicon-testing-framework-fc252cb/models/GAP/gp_iter6_sparse9k.xml.xyz",
+        ),
+    ),
     (
         "P-GAP-20",
         None,
         "DFT + MBD",
         "CC BY 4.0",
         "V. L. Deringer, M. A. Caro, G. Csányi, Nat. Commun. 11, 5461 (2020), doi:10.1038/s41467-020-19168-z",
+        Download(
+            "https://zenodo.org/record/4003703/files/P_GAP_20_fitting_data.xyz",
+            "ab3059018068",
+            "P_GAP_20_fitting_data.xyz",
+        ),
     ),
     (
         "GST-GAP-22",
@@ -315,14 +352,33 @@ ONLY_LOAD_ATOMS = (
         "PBE",
         "CC BY 4.0",
         "Y. Zhou et al., Nat. Electron. 6, 746 (2023), doi:10.1038/s41928-023-01030-x",
+        Download(f"{GITHUB}/GST-GAP-22/refitted_GST-GAP-22_PBE.xyz", "e4c467026dc0", "refitted_GST-GAP-22_PBE.xyz"),
     ),
-    ("SiO2-GAP-22", None, "SCAN", "CC BY 4.0", "L. C. Erhard et al., npj Comput. Mater. 8, 90 (2022)"),
+    (
+        "SiO2-GAP-22",
+        None,
+        "SCAN",
+        "CC BY 4.0",
+        "L. C. Erhard et al., npj Comput. Mater. 8, 90 (2022)",
+        Download(
+            "https://zenodo.org/records/6353684/files/sio2_potential_data.zip",
+            "98ea6e58f6d9",
+            "sio2_potential_data.zip",
+            "sio2_potential_data/database/dataset.scan.2.xyz",
+        ),
+    ),
     (
         "SiOx-ACE-24",
         None,
         "SCAN",
         "CC BY 4.0",
         "L. C. Erhard et al., Nat. Commun. 15, 1927 (2024), doi:10.1038/s41467-024-45840-9",
+        Download(
+            "https://zenodo.org/records/10419194/files/database.zip",
+            "42eb5808b0aa",
+            "SiOx-ACE-24.zip",
+            "database/training.general_purpose.SiOx.xyz",
+        ),
     ),
     (
         "GO-MACE-23",
@@ -330,13 +386,7 @@ ONLY_LOAD_ATOMS = (
         "PBE, CASTEP",
         "CC BY 4.0",
         "Z. El-Machachi et al., Angew. Chem. Int. Ed. (2024), doi:10.1002/anie.202410088",
-    ),
-    (
-        "ANI-1x",
-        None,
-        "ωB97X/6-31G(d)",
-        "CC0-1.0",
-        "J. S. Smith et al., J. Chem. Phys. 148, 241733 (2018), doi:10.1063/1.5023802",
+        Download(f"{GITHUB}/GO-MACE-23/GO-MACE-23.extxyz", "aeb61b35a44b", "GO-MACE-23.extxyz"),
     ),
 )
 
@@ -349,9 +399,7 @@ ENTRIES = (
             theory=RMD17_THEORY,
             licence="CC0-1.0",
             citation=CHRISTENSEN_2020,
-            load_atoms="rMD17",
-            load_atoms_name=molecule,
-            load_atoms_note=RMD17_NOTE,
+            download=_rmd17(molecule),
         )
         for molecule in ("azobenzene", "paracetamol")
     ),
@@ -363,8 +411,8 @@ ENTRIES = (
             licence=licence,
             citation=citation,
             n_structures=n_structures,
-            load_atoms=name,
+            download=download,
         )
-        for name, n_structures, theory, licence, citation in ONLY_LOAD_ATOMS
+        for name, n_structures, theory, licence, citation, download in DOWNLOADED
     ),
 )

@@ -6,12 +6,14 @@ import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..errors import InputError
-from .content import Content, Wanted, as_stress, stress_from_virial
+from .content import STATED, STATES, Content, Wanted, as_stress, stress_from_virial
+from .usage import looks_like, refuse_ignored, usage_note
+from .xyz_sizes import check_xyz
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -22,6 +24,10 @@ FORCES = ("forces", "force", "ref_forces", "ref_force", "dft_forces", "dft_force
 STRESS = ("stress", "ref_stress", "dft_stress")
 VIRIAL = ("virial", "virials", "ref_virial", "ref_virials", "dft_virial", "dft_virials")
 GROUPS = ("config_type", "group")
+STRUCTURE = {"numbers", "positions"}  # arrays that every structure of ASE has
+# Results that calculators of ASE write beside the energy: parts of it, or the same number once more.
+BESIDE = {"energies (calculator)", "free_energy (calculator)"}
+Table = dict[str, tuple[str, Any]]  # key in small letters → key as written, value
 
 
 def read_frames(path: Path, wanted: Wanted) -> Content:
@@ -30,6 +36,8 @@ def read_frames(path: Path, wanted: Wanted) -> Content:
     bounds = (None, None, None) if wanted.index is None else (wanted.index.start, wanted.index.stop, wanted.index.step)
     lazy = wanted.split is None and not any(bound is not None and bound < 0 for bound in bounds)
     start, stop, step = bounds if lazy else (None, None, None)
+    if {".xyz", ".extxyz"} & {suffix.lower() for suffix in path.suffixes[-2:]}:
+        check_xyz(path, stop)
     frames = itertools.islice(_iterate(path, slice(start, stop, step)), wanted.limit if lazy else None)
     numbered = list(zip(itertools.count(start or 0, step or 1), frames, strict=False))
     if wanted.split is not None:
@@ -50,8 +58,13 @@ def _iterate(path: Path, index: slice) -> Iterable[Atoms]:
         for atoms in ase.io.iread(path, index, do_not_split_by_at_sign=True):
             n += 1
             yield atoms
-    except (KeyboardInterrupt, MemoryError):
+    except KeyboardInterrupt:
         raise
+    except MemoryError as error:
+        raise InputError(
+            f"{path.name} asks for more memory than there is after {n} frames. It is damaged, or has frames that are "
+            "too large for this machine."
+        ) from error
     except Exception as error:  # for a bad file, ASE's readers may raise almost anything
         where = f" after {n} frames" if n else ""
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -88,25 +101,29 @@ def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name
     if not wanted.labels:
         return content
     tables = [_labels(atoms) for atoms in frames]
+    keys, notes = _keys(tables, wanted, name)
+    shapes: dict[str, list[tuple[int, ...]]] = {
+        "energies": [()] * len(frames),
+        "forces": [(n, 3) for n in counts],
+        "stress": [(3, 3)] * len(frames),
+    }
     used: dict[str, str] = {}
     labels: dict[str, np.ndarray] = {}
-    for kind, asked, usual, shapes in (
-        ("energies", wanted.keys.energy, ENERGY, [() for _ in frames]),
-        ("forces", wanted.keys.forces, FORCES, [(n, 3) for n in counts]),
-        ("stress", wanted.keys.stress, (*STRESS, *VIRIAL), [(3, 3) for _ in frames]),
-    ):
-        key = _key(tables, asked, usual, name)
-        if key is None:
-            continue
+    for kind, key in keys.items():
         used[kind] = next(table[key][0] for table in tables if key in table)
         values = [
             _value(table.get(key), kind, shape, f"{name}, frame {row}")
-            for table, shape, row in zip(tables, shapes, rows, strict=True)
+            for table, shape, row in zip(tables, shapes[kind], rows, strict=True)
         ]
         labels[kind] = np.concatenate(values) if kind == "forces" else np.array(values)
         if kind == "stress" and "virial" in key:
             labels[kind] = stress_from_virial(labels[kind], cells)
-    return replace(content, keys=used, **labels)  # type: ignore[arg-type]
+    states = {state: found for state, names in STATES.items() if (found := _state(tables, names)) is not None}
+    stated = {kind: unit for kind, names in STATED.items() if (unit := _stated(tables, names, name))}
+    told = {*keys.values(), *(n for names in (*STATES.values(), *STATED.values()) for n in names)} | STRUCTURE
+    unused = {key: as_written for table in tables for key, (as_written, _) in table.items() if key not in told}
+    notes += usage_note(used, set(unused.values()) - BESIDE)
+    return replace(content, keys=used, states=states, stated=stated, notes=notes, **labels)  # type: ignore[arg-type]
 
 
 def _groups(frames: Sequence[Atoms]) -> np.ndarray | None:
@@ -115,9 +132,83 @@ def _groups(frames: Sequence[Atoms]) -> np.ndarray | None:
     return None if key is None else np.array([str(atoms.info.get(key, "")) for atoms in frames])
 
 
-def _labels(atoms: Atoms) -> dict[str, tuple[str, object]]:
-    """Labels of a frame: key in small letters → key as written, value. Calculator results win over info and arrays."""
-    table: dict[str, tuple[str, object]] = {}
+def _keys(tables: Sequence[Table], wanted: Wanted, name: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Key of each kind of label that is read, and notes about the choice."""
+    keys: dict[str, str] = {}
+    notes: tuple[str, ...] = ()
+    for kind, asked, usual in (
+        ("energies", wanted.keys.energy, ENERGY),
+        ("forces", wanted.keys.forces, FORCES),
+        ("stress", wanted.keys.stress, (*STRESS, *VIRIAL)),
+    ):
+        key = _key(tables, asked, usual, name)
+        if key is not None:
+            keys[kind] = key
+        elif asked is None and kind != "stress":
+            refuse_ignored(name, kind, _candidates(tables, kind))
+    if wanted.keys.energy is None and keys.get("energies") == "energy":
+        apart = _smearing(tables)
+        if apart > 0:
+            keys["energies"] = "free_energy"
+            notes = (
+                f"free_energy is read, to which the forces belong; energy (without smearing) differs by up to "
+                f"{apart:.3g}, --energy-key energy reads it",
+            )
+    return keys, notes
+
+
+def _candidates(tables: Sequence[Table], kind: str) -> set[str]:
+    """Keys that look like labels of this kind by name and by shape."""
+    found = set()
+    for table in tables:
+        shape = () if kind == "energies" else np.shape(table["positions"][1])
+        for key, (as_written, value) in table.items():
+            if key in STRUCTURE or isinstance(value, (str, bool)) or not looks_like(kind, key):
+                continue
+            if np.shape(value) == shape and np.asarray(value).dtype.kind in "fiu":
+                found.add(as_written.removesuffix(" (calculator)"))
+    return found
+
+
+def _smearing(tables: Sequence[Table]) -> float:
+    """Largest difference between energy and free_energy; 0 unless calculators give both for the same frames."""
+    apart = 0.0
+    for table in tables:
+        both = [table.get(key, ("", None)) for key in ("energy", "free_energy")]
+        if (both[0][1] is None) != (both[1][1] is None):
+            return 0.0
+        if both[0][1] is None:
+            continue
+        if not all(as_written.endswith(" (calculator)") for as_written, _ in both):
+            return 0.0
+        try:
+            apart = max(apart, abs(float(both[0][1]) - float(both[1][1])))
+        except (TypeError, ValueError):
+            return 0.0  # no numbers: reading the energies will say so
+    return apart
+
+
+def _state(tables: Sequence[Table], names: tuple[str, ...]) -> np.ndarray | None:
+    """Charge or spin of each frame, NaN where it is not stated; None if no frame states it."""
+    found = [next((table[key][1] for key in names if key in table), np.nan) for table in tables]
+    try:
+        values = np.array([np.nan if np.size(v) != 1 else float(v) for v in found])
+    except (TypeError, ValueError):
+        return None  # text
+    return None if np.isnan(values).all() else values
+
+
+def _stated(tables: Sequence[Table], names: tuple[str, ...], name: str) -> str:
+    """Unit that the frames state under one of these keys; empty if they state none."""
+    found = {str(table[key][1]) for table in tables for key in names if key in table}
+    if len(found) > 1:
+        raise InputError(f"Frames of {name} state different units as {names[0]}: {', '.join(sorted(found))}.")
+    return found.pop() if found else ""
+
+
+def _labels(atoms: Atoms) -> Table:
+    """All that a frame holds by name. Calculator results win over info and arrays."""
+    table: Table = {}
     results = getattr(atoms.calc, "results", None) or {}
     for values, suffix in ((atoms.arrays, ""), (atoms.info, ""), (results, " (calculator)")):
         for key, value in values.items():
@@ -125,9 +216,7 @@ def _labels(atoms: Atoms) -> dict[str, tuple[str, object]]:
     return {key: pair for key, pair in table.items() if pair[1] is not None}
 
 
-def _key(
-    tables: Sequence[dict[str, tuple[str, object]]], asked: str | None, usual: tuple[str, ...], name: str
-) -> str | None:
+def _key(tables: Sequence[Table], asked: str | None, usual: tuple[str, ...], name: str) -> str | None:
     # one key for the whole file: energy and free_energy may have different zeros
     there = set().union(*tables)
     if asked is None:

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
-import zipfile
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from ..errors import InputError
-from .content import Content, LabelKeys, Wanted, as_stress, refuse_nan, rows_of_split, stress_from_virial
+from .archive import Archive
+from .content import (
+    STATED,
+    STATES,
+    Content,
+    LabelKeys,
+    Wanted,
+    as_stress,
+    refuse_nan,
+    rows_of_split,
+    stress_from_virial,
+)
+from .usage import looks_like, refuse_ignored, usage_note
 
 NUMBERS = ("nuclear_charges", "atomic_numbers", "numbers", "z", "Z", "charges")  # charges last: they may be partial
 POSITIONS = ("coords", "R", "positions", "coordinates")
@@ -24,61 +33,7 @@ VIRIAL = ("virial", "virials")
 CELLS = ("cell", "cells", "lattice")
 PERIODIC = ("pbc", "periodic")
 GROUPS = ("group", "groups", "config_type")
-STATED = {
-    "energy": ("energy_unit", "energy_units", "e_unit"),
-    "length": ("length_unit", "length_units", "r_unit"),
-    "force": ("force_unit", "force_units", "f_unit"),
-}
 SPLIT_NAME = re.compile(r"(train|test|val|calib|hold|split|fold|idx_|index_)", re.IGNORECASE)
-
-
-class Archive:
-    """Arrays of a .npz file. Each is read once, and never unpickled. Errors say what is wrong with the file."""
-
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
-        with self._explained():
-            opened = np.load(path, allow_pickle=False)
-            if not isinstance(opened, np.lib.npyio.NpzFile):
-                raise InputError(f"{self.name} holds one array without a name. Save the data set with numpy.savez.")
-            self._file = opened
-        self.keys = tuple(self._file.files)
-        self._read: dict[str, np.ndarray] = {}
-
-    def __getitem__(self, key: str) -> np.ndarray:
-        if key not in self._read:
-            with self._explained(key):
-                self._read[key] = self._file[key]
-        return self._read[key]
-
-    def first(self, names: Iterable[str]) -> str | None:
-        """First of these keys that the file has; None if it has none."""
-        return next((name for name in names if name in self.keys), None)
-
-    def text(self, names: Iterable[str]) -> str:
-        """String under the first of these keys that the file has; empty if there is none."""
-        key = self.first(names)
-        if key is None or self[key].size != 1 or self[key].dtype.kind not in "US":
-            return ""
-        value = self[key].item()
-        return value.decode() if isinstance(value, bytes) else str(value)
-
-    def close(self) -> None:
-        self._file.close()
-
-    @contextlib.contextmanager
-    def _explained(self, key: str = "") -> Iterator[None]:
-        try:
-            yield
-        except InputError:
-            raise
-        except (zipfile.BadZipFile, zlib.error, EOFError, OSError, NotImplementedError) as error:
-            raise InputError(f"{self.name} is incomplete or not a .npz file ({error}). Copy it again.") from error
-        except ValueError as error:
-            if "pickle" not in str(error).lower():
-                raise InputError(f"{self.name} cannot be read ({error}). Copy it again.") from error
-            what = f"The array {key!r} of {self.name} is pickled" if key else f"{self.name} is a pickle"
-            raise InputError(f"{what}. Pickles could run code and are not read. Save plain arrays instead.") from error
 
 
 def read_npz(path: Path, wanted: Wanted, known_splits: tuple[str, ...] = ()) -> Content:
@@ -91,6 +46,9 @@ def read_npz(path: Path, wanted: Wanted, known_splits: tuple[str, ...] = ()) -> 
         content = _frames(archive, prefix)
         if wanted.labels:
             content = _with_labels(archive, prefix, content, wanted.keys)
+            content = replace(content, states=_states(archive, prefix, len(content.counts)))
+            if not known_splits:
+                content = replace(content, notes=usage_note(content.keys, _unused(archive, prefix, content)))
         content = replace(content, stated=_stated(archive), citation=archive.text(["citation"]))
         n_frames = len(content.counts)
         rows = np.arange(n_frames) if split is None else _rows(archive, split, n_frames, known_splits)
@@ -110,6 +68,27 @@ def _stated(archive: Archive) -> dict[str, str]:
     together = [text.strip() for text in re.split("[,;]", archive.text(["units"])) if text.strip()]
     each = {kind: text for kind, names in STATED.items() if (text := archive.text(names))}
     return dict(zip(("energy", "length"), together)) | each
+
+
+def _states(archive: Archive, prefix: str, n_frames: int) -> dict[str, np.ndarray]:
+    """Charges and spins of the frames, or of all together."""
+    found: dict[str, np.ndarray] = {}
+    for state, names in STATES.items():
+        key = archive.first(prefix + name for name in names)
+        if key is not None and archive.header(key).shape in ((), (1,), (n_frames,), (n_frames, 1)):
+            values = archive[key]
+            if values.dtype.kind in "fiu":
+                found[state] = np.broadcast_to(values.astype(np.float64).ravel(), (n_frames,))
+    return found
+
+
+def _unused(archive: Archive, prefix: str, content: Content) -> list[str]:
+    """Arrays of the frames that are neither structure nor label, without splits and stated units."""
+    names = (*NUMBERS, *POSITIONS, *CELLS, *PERIODIC, "natoms", "citation", "units")
+    told = {prefix + name for name in names} | set(content.keys.values())
+    told |= {name for names in STATED.values() for name in names}
+    told |= {prefix + name for names in STATES.values() for name in names}
+    return [key for key in archive.keys if key.startswith(prefix) and key not in told and not SPLIT_NAME.match(key)]
 
 
 def _rows(archive: Archive, split: str, n_frames: int, known: tuple[str, ...]) -> np.ndarray:
@@ -170,7 +149,7 @@ def _frames(archive: Archive, prefix: str) -> Content:
                 f"({n_atoms},) or ({n_frames}, {n_atoms}), got {numbers.shape}."
             )
         numbers = np.broadcast_to(numbers, (n_frames, n_atoms))
-        real = numbers != 0  # smaller molecules are filled up with zeros
+        real = _real_atoms(archive, numbers, numbers_key, positions)
         counts, numbers, positions = real.sum(1), numbers[real], positions[real]
     elif positions.ndim == 2 and positions.shape[1] == 3:
         counts = _counts(archive, len(positions))
@@ -205,6 +184,23 @@ def _groups(archive: Archive, prefix: str, n_frames: int) -> np.ndarray | None:
     return archive[key].astype(str)
 
 
+def _real_atoms(archive: Archive, numbers: np.ndarray, key: str, positions: np.ndarray) -> np.ndarray:
+    """Mask of the atoms, (frames, atoms): smaller molecules are filled up with zeros at the end."""
+    real: np.ndarray = numbers != 0
+    if real.all():
+        return real
+    padded = np.minimum.accumulate(real, 1) == real  # zeros follow after the last atom only
+    empty = real | ~np.nan_to_num(positions).any(2)
+    bad = (~(padded & empty)).any(1)
+    if bad.any():
+        frame = int(bad.argmax())
+        raise InputError(
+            f"{archive.name}, frame {frame}: {key} has a 0, which is no atomic number (1 to 118). Zeros may only fill "
+            "up the end of a row, with coordinates that are zero too."
+        )
+    return real
+
+
 def _counts(archive: Archive, n_atoms: int) -> np.ndarray:
     """Numbers of atoms of the frames in flat arrays; without natoms, all atoms are one frame."""
     counts = archive["natoms"] if "natoms" in archive.keys else np.array([n_atoms])
@@ -235,9 +231,12 @@ def _with_labels(archive: Archive, prefix: str, content: Content, keys: LabelKey
     forces_key = _key(archive, keys.forces, prefix, FORCES)
     if forces_key is not None:
         forces, used["forces"] = _forces(archive, forces_key, prefix, content), forces_key
+    elif keys.forces is None:
+        wanted = archive.header(next(prefix + name for name in POSITIONS if prefix + name in archive.keys)).shape
+        refuse_ignored(archive.name, "forces", _candidates(archive, prefix, "forces", wanted))
     energy_key = _key(archive, keys.energy, prefix, ENERGIES)
     if energy_key is None and keys.energy is None:
-        _ask_for_energy(archive, prefix, n_frames, has_forces=forces is not None)
+        refuse_ignored(archive.name, "energies", _energy_candidates(archive, prefix, n_frames, forces is not None))
     if energy_key is not None:
         energies, used["energies"] = _floats(archive, energy_key), energy_key
         if energies.size != n_frames:
@@ -261,20 +260,26 @@ def _key(archive: Archive, asked: str | None, prefix: str, usual: Iterable[str])
     return asked or None
 
 
-def _ask_for_energy(archive: Archive, prefix: str, n_frames: int, has_forces: bool) -> None:
-    """Raise an InputError if some array may be the energy, but none has its usual name."""
-    per_frame = [
+def _candidates(archive: Archive, prefix: str, kind: str, *shapes: tuple[int, ...]) -> list[str]:
+    """Keys that look like labels of this kind by name and by shape."""
+    return [
         key
         for key in archive.keys
-        if key.startswith(prefix) and archive[key].shape == (n_frames,) and archive[key].dtype.kind == "f"
+        if key.startswith(prefix)
+        and looks_like(kind, key.removeprefix(prefix))
+        and archive.header(key).shape in shapes
+        and archive.header(key).dtype.kind == "f"
     ]
-    # with forces there is something to learn from: then ask only if the name of an array contains "energ"
-    candidates = [key for key in per_frame if "energ" in key.lower()] if has_forces else per_frame
-    if candidates:
-        raise InputError(
-            f"{archive.name} does not say which array is the energy. Add --energy-key with one of "
-            f"{', '.join(candidates)} (energy_key= in Python)."
-        )
+
+
+def _energy_candidates(archive: Archive, prefix: str, n_frames: int, has_forces: bool) -> list[str]:
+    """Keys that look like energies; without forces, all keys with one number for each frame."""
+    shapes = ((n_frames,), (n_frames, 1))
+    if found := _candidates(archive, prefix, "energies", *shapes):
+        return found
+    headers = {key: archive.header(key) for key in archive.keys if key.startswith(prefix)}
+    per_frame = [key for key, header in headers.items() if header.shape in shapes and header.dtype.kind == "f"]
+    return [] if has_forces else per_frame
 
 
 def _forces(archive: Archive, key: str, prefix: str, content: Content) -> np.ndarray:

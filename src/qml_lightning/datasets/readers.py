@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,15 +15,16 @@ import numpy as np
 
 from ..atoms.dataset import Dataset, Source
 from ..atoms.structures import Labels, Structures
-from ..atoms.units import Units, energy_unit_named, force_unit_named, length_unit_named
+from ..atoms.units import Units, energy_unit_named, force_unit_named, length_unit_named, stress_unit_named
 from ..errors import InputError
 from ..machine.files import sha256
 from . import catalogue
-from .content import Content, LabelKeys, Wanted, structures_and_labels
-from .downloads import content_from_load_atoms, digest
+from .content import Content, LabelKeys, Wanted, digest, structures_and_labels
+from .doubts import DataWarning, look_at, states_that_vary
+from .entries import Download
 from .frames import content_of_atoms, read_frames
 from .npz import read_npz
-from .unit_hints import unit_hint, unusual_length
+from .unit_hints import doubt_about_ev, likely_units, unit_hint, unusual_length
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -45,12 +47,19 @@ class Address:
         if ":" not in self.slice_text:
             row = int(self.slice_text)
             return slice(row, row + 1 or None)
-        return slice(*(int(part) if part else None for part in self.slice_text.split(":")))
+        start, stop, step = (*(int(part) if part else None for part in self.slice_text.split(":")), None, None)[:3]
+        if step == 0:
+            raise InputError(f"@{self.slice_text} has a step of 0. Give another step, such as @::10 for every tenth.")
+        return slice(start, stop, step)
 
 
 def address(source: str | os.PathLike[str]) -> Address:
     """Parts of a source. If a file has exactly this name, the whole text is its path."""
     text = os.fspath(source)
+    try:
+        Path(text).expanduser()
+    except RuntimeError as error:
+        raise InputError(f"{text}: there is no such user. Write the whole path.") from error
     if Path(text).expanduser().is_file():
         return Address(text)
     slice_text = ""
@@ -72,6 +81,7 @@ def load(
     energy_unit: str | None = None,
     length_unit: str | None = None,
     force_unit: str | None = None,
+    stress_unit: str | None = None,
     split: str | None = None,
     limit: int | None = None,
     energy_key: str | None = None,
@@ -85,7 +95,8 @@ def load(
     `source` is a path (.npz, or any file that ASE reads), a path with a stored split (`set.npz:train`) or a slice
     (`run.traj@0:100`), or a name of the catalogue (`ethanol`, `rmd17_aspirin:train_01`). `limit` keeps only the first
     frames. Extended XYZ and ASE's formats are in eV and Å, unless units are given. A .npz file must state its units or
-    be in the catalogue; otherwise give `energy_unit`. A label whose key is given as "" is not read.
+    be in the catalogue; otherwise give `energy_unit`. `force_unit` and `stress_unit` (kbar, GPa; -kbar where
+    compression is positive) are for files that mix units. A label whose key is given as "" is not read.
     """
     given = address(source)
     if split is not None and given.split not in (None, split):
@@ -102,23 +113,25 @@ def load(
         labels=labels != "ignored",
     )
     found = _find(given.target, data_folder)
-    asked = {"energy": energy_unit, "length": length_unit, "force": force_unit}
+    asked = {"energy": energy_unit, "length": length_unit, "force": force_unit, "stress": stress_unit}
     content, stated, default = _read(found, wanted)
     units, notes = _units(found.name, content, asked, stated, default)
     structures, its_labels, more_notes = structures_and_labels(content, units, found.name)
+    more_notes += look_at(content, structures, its_labels, found.name)
     if labels == "required":
         _require_labels(structures, its_labels, content, found.name)
     entry = found.entry
     source_of_data = Source(
         name=entry.name if entry else found.name,
-        path=str(found.path) if found.path else f"load-atoms:{entry.load_atoms if entry else ''}",
-        sha256=found.sha256 or digest(content),
+        path=str(found.path),
+        sha256=found.sha256,
         units=units,
         n_structures=len(structures),
         split=wanted.split or "",
         citation=entry.citation if entry else content.citation,
         keys=content.keys,
-        notes=(*content.notes, *notes, *more_notes),
+        notes=(*found.notes, *content.notes, *notes, *more_notes),
+        varies=states_that_vary(content.states),
         draws=(*([f"@{given.slice_text}"] if given.slice_text else ()), *([f"limit {limit}"] if limit else ())),
     )
     return Dataset(structures, its_labels, source_of_data, content.rows, content.groups)
@@ -136,11 +149,38 @@ def from_ase(
     listed: list[Atoms] = [frames] if hasattr(frames, "get_positions") else list(frames)  # type: ignore[list-item]
     if not listed:
         raise InputError("Wanted at least one structure, got none.")
+    for row, atoms in enumerate(listed):
+        _refuse_stale(atoms, f"{name}, frame {row}")
     wanted = Wanted(keys=LabelKeys(energy_key, forces_key, stress_key))
     content = content_of_atoms(list(enumerate(listed)), wanted, name)
     structures, labels, notes = structures_and_labels(content, catalogue.EV, name)
-    source = Source(name, "", digest(content), catalogue.EV, len(structures), keys=content.keys, notes=notes)
+    notes = (*content.notes, *notes, *look_at(content, structures, labels, name))
+    source = Source(
+        name,
+        "",
+        digest(content),
+        catalogue.EV,
+        len(structures),
+        keys=content.keys,
+        notes=notes,
+        varies=states_that_vary(content.states),
+    )
     return Dataset(structures, labels, source, content.rows, content.groups)
+
+
+def _refuse_stale(atoms: Atoms, where: str) -> None:
+    """Raise an InputError for what is no structure, and for results of a calculator that belong to other positions."""
+    if not hasattr(atoms, "get_positions"):
+        raise InputError(f"{where}: wanted a structure of ASE (Atoms), got {type(atoms).__name__}.")
+    results, at = getattr(atoms.calc, "results", None), getattr(atoms.calc, "atoms", None)
+    if not results or at is None:
+        return
+    same = len(at) == len(atoms) and np.array_equal(at.numbers, atoms.numbers)
+    if not (same and np.allclose(at.positions, atoms.positions, atol=1e-8) and np.allclose(at.cell, atoms.cell)):
+        raise InputError(
+            f"{where}: the results of its calculator belong to other positions. A calculator keeps the last results "
+            "only: give each structure its own, such as ase.calculators.singlepoint.SinglePointCalculator."
+        )
 
 
 @dataclass(frozen=True)
@@ -148,10 +188,10 @@ class Found:
     """A file, an entry of the catalogue, or both."""
 
     name: str  # for errors
-    path: Path | None  # None: only load-atoms has the set
+    path: Path
     sha256: str
     entry: catalogue.Entry | None
-    not_found: str = ""  # message about the search for a local file
+    notes: tuple[str, ...] = ()
 
 
 def _find(target: str, data_folder: str | os.PathLike[str] | None) -> Found:
@@ -162,25 +202,30 @@ def _find(target: str, data_folder: str | os.PathLike[str] | None) -> Found:
             raise InputError(_missing(target, path))
         local = catalogue.local_file(entry, data_folder)
         if local is None:
-            not_found = catalogue.not_found(entry, data_folder)
-            if not entry.load_atoms:
-                raise InputError(not_found)
-            return Found(entry.name, None, "", entry, not_found)
+            raise InputError(catalogue.not_found(entry, data_folder))
         path = local
     if path.stat().st_size == 0:
         raise InputError(f"{path} is empty. The program that wrote it may have failed.")
     checksum = sha256(path)
-    return Found(path.name, path, checksum, entry or catalogue.known_file(checksum))
+    entry = entry or catalogue.known_file(checksum)
+    notes: tuple[str, ...] = ()
+    if entry is not None and entry.download is not None and checksum != entry.sha256:
+        entry, notes = _of_download(entry, entry.download)
+    return Found(path.name, path, checksum, entry, notes)
+
+
+def _of_download(entry: catalogue.Entry, download: Download) -> tuple[catalogue.Entry, tuple[str, ...]]:
+    """The entry as it describes the download instead of the file, and a note about the difference."""
+    entry = replace(entry, units=download.units, splits=(), energy_key="")
+    return entry, ((f"from {download.url}: {download.note}",) if download.note else ())
 
 
 def _read(found: Found, wanted: Wanted) -> tuple[Content, Mapping[str, str], Units | None]:
     """Content, the units stated by the file or the catalogue, and the usual units of the format (None: it has none)."""
     path, entry = found.path, found.entry
-    if path is None:
-        assert entry is not None  # without a file there is an entry
-        return content_from_load_atoms(entry, wanted, found.not_found), {}, catalogue.EV
     if path.suffix.lower() != ".npz":
-        return read_frames(path, wanted), {}, catalogue.EV
+        content = read_frames(path, wanted)
+        return content, content.stated, catalogue.EV
     if entry is None:
         content = read_npz(path, wanted)
         return content, content.stated, None
@@ -213,7 +258,8 @@ def _units(
 
     They are stated by the file or the catalogue, given by the user, or usual for the format.
     """
-    parse = {"energy": energy_unit_named, "length": length_unit_named, "force": force_unit_named}
+    parse = {"energy": energy_unit_named, "length": length_unit_named}
+    parse |= {"force": force_unit_named, "stress": stress_unit_named}
     wanted = {kind: parse[kind](text) for kind, text in asked.items() if text}
     known: dict[str, str] = {}
     for kind, text in stated.items():
@@ -230,11 +276,17 @@ def _units(
                 f"Mixed units: --{kind}-unit says {wanted[kind]}, but {name} is known to be in {known[kind]}. "
                 f"Leave out --{kind}-unit. (If you have converted the numbers, save them to a new file.)"
             )
+    if "stress" in wanted and "virial" in content.keys.get("stress", "").lower():
+        raise InputError(
+            f"{name} has virials ({content.keys['stress']}), which are energies, and no stress. Leave out "
+            "--stress-unit; --energy-unit says the unit of virials."
+        )
     units = known | wanted
     if "energy" not in units and default is None and content.labelled:
+        likely = likely_units(content)
         raise InputError(
-            f"{name} does not say its units. Add --energy-unit kcal/mol (or eV, Hartree, kJ/mol; in Python "
-            f"energy_unit=), and --length-unit if lengths are not in Å.{unit_hint(content)}"
+            f"{name} does not say its units. Add {likely.options or '--energy-unit kcal/mol'} (or eV, Hartree, kJ/mol; "
+            f"in Python energy_unit=), and --length-unit if lengths are not in Å.{unit_hint(likely)}"
         )
     notes: tuple[str, ...] = ()
     if "length" not in units and default is None:
@@ -242,10 +294,13 @@ def _units(
         if unusual:
             raise InputError(f"{name} does not say its unit of length, and {unusual} Add --length-unit Bohr, nm or Å.")
         notes = ("the file does not state its unit of length: Å is assumed",)
+    if default is not None and not units.keys() & {"energy", "length", "force"}:
+        doubt = doubt_about_ev(content)
+        if doubt:
+            warnings.warn(DataWarning(f"{name} {doubt}"), stacklevel=3)
     default = default or catalogue.EV
-    return Units(
-        units.get("energy", default.energy), units.get("length", default.length), units.get("force", "")
-    ), notes
+    energy, length = units.get("energy", default.energy), units.get("length", default.length)
+    return Units(energy, length, units.get("force", ""), units.get("stress", "")), notes
 
 
 def _require_labels(structures: Structures, labels: Labels, content: Content, name: str) -> None:

@@ -94,17 +94,51 @@ def total_energy_ratio(content: Content) -> float:
     return float(np.nanmedian(content.energies / np.add.reduceat(atoms, starts)))
 
 
-def unit_hint(content: Content) -> str:
-    """Sentence with the unit that the numbers suggest; empty if they suggest none."""
+@dataclass(frozen=True)
+class LikelyUnits:
+    """Units that the size of the numbers suggests, for coordinates in Å; empty where they suggest none."""
+
+    energy: str
+    force: str
+    constant: float  # force constant of X–H bonds in the units of the content; NaN if it is not known
+
+    @property
+    def options(self) -> str:
+        """Options of the command line that state these units; empty if there are none."""
+        energy = self.energy or self.force.rpartition("/")[0]
+        if not energy:
+            return ""
+        mixed = self.force not in ("", f"{energy}/Å")
+        return f"--energy-unit {energy}" + (f" --force-unit {self.force}" if mixed else "")
+
+
+def likely_units(content: Content) -> LikelyUnits:
+    """Units that the numbers suggest: of forces by bonds to hydrogen, of energies by total energies of electrons."""
     constant = force_constant(bonds_to_hydrogen(content))
-    unit = likely_force_unit(constant)
-    if unit:
+    return LikelyUnits(likely_energy_unit(content), likely_force_unit(constant), constant)
+
+
+def unit_hint(likely: LikelyUnits) -> str:
+    """Sentence with the unit that the numbers suggest; empty if they suggest none."""
+    if likely.force:
         return (
-            f" Only a hint: the force constant of bonds to hydrogen is {constant:.3g} in the units of the file, as is "
-            f"usual for forces in {unit}."
+            f" Only a hint: the force constant of bonds to hydrogen is {likely.constant:.3g} in the units of the file, "
+            f"as is usual for forces in {likely.force}."
         )
-    unit = likely_energy_unit(content)
-    return f" Only a hint: the energies have the size of total energies in {unit}." if unit else ""
+    if likely.energy:
+        return f" Only a hint: the energies have the size of total energies in {likely.energy}."
+    return ""
+
+
+def doubt_about_ev(content: Content) -> str:
+    """Sentence about numbers that were read in eV and Å, and look like another unit; empty if they do not."""
+    likely = likely_units(content)
+    if not likely.force or FORCE_CONSTANTS[0] / 2.5 < likely.constant < 2.5 * FORCE_CONSTANTS[1]:
+        return ""
+    return (
+        f"is read in eV and Å, as is usual for its format, but the force constant of bonds to hydrogen is "
+        f"{likely.constant:.3g}, as is usual for forces in {likely.force}. Try {likely.options}."
+    )
 
 
 def unusual_length(content: Content) -> str:

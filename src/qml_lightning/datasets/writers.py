@@ -1,13 +1,11 @@
-"""Writing structures and predictions as extended XYZ."""
+"""Writing structures and predictions: extended XYZ, or another format by the ending of the name."""
 
 from __future__ import annotations
 
-import bz2
-import gzip
-import lzma
 import os
-from collections.abc import Callable, Iterator
-from typing import IO, Any
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from torch import Tensor
@@ -15,8 +13,110 @@ from torch import Tensor
 from ..atoms.structures import Structures
 from ..errors import InputError
 from ..machine.files import atomic
+from .xyz_sizes import OPENERS
 
-OPENERS: dict[str, Callable[..., IO[Any]]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
+if TYPE_CHECKING:
+    from ase import Atoms
+
+
+# Endings of files that predictions can be written to, besides .extxyz and .xyz with .xz, .gz or .bz2 after them.
+OTHERS = (".traj", ".db", ".json", ".npz")
+ENDINGS = (".extxyz", ".xyz", *(f".extxyz{packed}" for packed in OPENERS), *OTHERS)
+
+
+def check_ending(path: str | os.PathLike[str]) -> str:
+    """Ending that names the format to write; an InputError with the list if it is unknown."""
+    name = Path(path).name.lower()
+    plain = next((name.removesuffix(packed) for packed in OPENERS if name.endswith(packed)), name)
+    if plain.endswith((".extxyz", ".xyz")):
+        return ".extxyz"
+    if found := next((ending for ending in OTHERS if name.endswith(ending)), None):
+        return found
+    raise InputError(
+        f"{Path(path).name}: cannot tell the format from this ending. Wanted {', '.join(ENDINGS)}; for others convert "
+        "with ASE: ase convert predicted.extxyz OUTPUT."
+    )
+
+
+def write_predictions(
+    path: str | os.PathLike[str],
+    structures: Structures,
+    *,
+    energies: Tensor,  # (structures,) eV
+    forces: Tensor | None = None,  # (atoms, 3) eV/Å
+    stress: Tensor | None = None,  # (structures, 3, 3) eV/Å³, tension positive
+    atom_energies: Tensor | None = None,  # (atoms,) eV
+    overwrite: bool = False,
+) -> None:
+    """Write structures with labels in the format of the ending (`check_ending`). `load` and ASE read them back."""
+    ending = check_ending(path)
+    labels = {"energies": energies, "forces": forces, "stress": stress, "atom_energies": atom_energies}
+    if ending == ".extxyz":
+        write_extxyz(path, structures, **labels, overwrite=overwrite)
+        return
+    arrays = {name: values.detach().cpu().double().numpy() for name, values in labels.items() if values is not None}
+    with atomic(path, overwrite=overwrite) as temporary:
+        temporary.unlink()  # databases append to a file that is there
+        if ending == ".npz":
+            _write_npz(temporary, structures, arrays)
+        else:
+            _write_ase(temporary, ending, structures, arrays)
+
+
+def _write_npz(path: Path, structures: Structures, arrays: dict[str, np.ndarray]) -> None:
+    content: dict[str, Any] = {
+        "natoms": structures.counts.numpy(),
+        "atomic_numbers": structures.numbers.numpy(),
+        "positions": structures.positions.numpy(),
+        "cell": structures.cells.numpy(),
+        "pbc": structures.periodic.numpy(),
+        "energy_unit": np.array("eV"),
+        "length_unit": np.array("Å"),
+        "stress_unit": np.array("eV/Å³"),
+    }
+    with open(path, "wb") as file:
+        np.savez_compressed(file, **{**content, **arrays})
+
+
+def _write_ase(path: Path, ending: str, structures: Structures, arrays: dict[str, np.ndarray]) -> None:
+    from ase.db import connect
+    from ase.io.trajectory import TrajectoryWriter
+
+    if ending == ".traj":
+        with TrajectoryWriter(path, "w") as trajectory:
+            for atoms in _labelled_atoms(structures, arrays):
+                trajectory.write(atoms)
+        return
+    with connect(path, type=ending.removeprefix("."), append=False, use_lock_file=False) as database:
+        for atoms in _labelled_atoms(structures, arrays):
+            database.write(atoms)
+
+
+def _labelled_atoms(structures: Structures, arrays: dict[str, np.ndarray]) -> Iterator[Atoms]:
+    """Structures as ASE has them, with labels in a calculator; NaN is left out."""
+    from ase import Atoms
+    from ase.calculators.singlepoint import SinglePointCalculator
+    from ase.stress import full_3x3_to_voigt_6_stress
+
+    names = {"energies": "energy", "forces": "forces", "stress": "stress", "atom_energies": "energies"}
+    offsets = structures.offsets.tolist()
+    for s in range(len(structures)):
+        own = slice(offsets[s], offsets[s + 1])
+        atoms = Atoms(
+            structures.numbers[own].numpy(),
+            structures.positions[own].numpy(),
+            cell=structures.cells[s].numpy(),
+            pbc=structures.periodic[s].numpy(),
+        )
+        labels = {}
+        for name, values in arrays.items():
+            value = values[own] if name in ("forces", "atom_energies") else values[s]
+            if not np.isnan(value).any():
+                labels[names[name]] = full_3x3_to_voigt_6_stress(value) if name == "stress" else value
+        if "energy" in labels:
+            labels["energy"] = float(labels["energy"])
+        atoms.calc = SinglePointCalculator(atoms, **labels)
+        yield atoms
 
 
 def write_extxyz(

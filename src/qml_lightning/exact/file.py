@@ -41,7 +41,7 @@ def read_potential(header: Mapping[str, Any], file: Any) -> ExactPotential:
     if recipe.rank is None:
         projection = whole_representation(n, recipe)
     else:
-        projection = read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank)
+        projection = read_axes(file, recipe.arguments(n).size, n, recipe.rank)
     columns = projection.matrices.shape[2]
     return ExactPotential(
         elements,

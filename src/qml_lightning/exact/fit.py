@@ -85,7 +85,7 @@ def _axes(structures: Structures, recipe: ExactRecipe) -> Projection:
     n = len(structures.elements)
     if recipe.rank is None:
         return whole_representation(n, recipe)
-    sampling = Recipe(representation=recipe.representation, projection_samples=recipe.projection_samples)
+    sampling = Recipe(recipe.representation, projection_samples=recipe.projection_samples, seed=recipe.seed)
     samples = sample_environments(structures, sampling, np.random.default_rng(recipe.seed))
     return principal_axes(directions(samples), recipe.rank)
 

@@ -72,9 +72,9 @@ def exact_basis(
 ) -> ReadyBasis:
     """Representation and axes on a device, with lengths in units of sigma and without feature maps."""
     return ReadyBasis(
-        kernels_for(compute.device, dtype, compute.kernels),
+        kernels_for(compute.device, dtype, compute.kernels, recipe.representation.kind),
         elements,
-        recipe.representation.arguments(len(elements)),
+        recipe.arguments(len(elements)).to(compute.device, dtype),
         (projection.matrices / recipe.sigma).to(compute.device, dtype),
         (),
         False,
@@ -83,7 +83,7 @@ def exact_basis(
 
 def whole_representation(n_elements: int, recipe: ExactRecipe) -> Projection:
     """Unit matrices as axes, which leave the representation as it is."""
-    size = recipe.representation.arguments(n_elements).size
+    size = recipe.arguments(n_elements).size
     return Projection(
         torch.eye(size, dtype=torch.float64).repeat(n_elements, 1, 1), torch.ones(n_elements, dtype=torch.float64)
     )

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import torch
 
 from ..errors import InputError
+from ..kernels import RepresentationArguments
 from ..model.recipe import DEFAULT, check_weights
 from ..model.representations import DEFAULT as DEFAULT_REPRESENTATION
 from ..model.representations import Representation, representation_as_dict, representation_from_dict
@@ -35,11 +36,15 @@ class ExactRecipe:
     stress_weight: float = DEFAULT.stress_weight
     size_exponent: float = DEFAULT.size_exponent
     projection_samples: int = DEFAULT.projection_samples
-    seed: int = 0  # for the sample of environments that determines the axes
+    seed: int = 0  # of the sample of environments that determines the axes, and of a random representation
 
     @property
     def dtype(self) -> torch.dtype:
         return torch.float64  # float32 has too few digits for a kernel matrix with a ridge of 1e-10
+
+    def arguments(self, n_elements: int) -> RepresentationArguments:
+        """Arguments of the representation's kernels; what is random in them is drawn from the seed each time."""
+        return self.representation.arguments(n_elements, self.representation.draw(n_elements, self.seed))
 
     def check(self) -> None:
         """Raise an InputError if a field is out of range."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -11,6 +12,13 @@ from torch import Tensor
 from ..atoms.neighbours import element_indices
 from ..atoms.structures import Structures
 from ..errors import InputError
+
+# Distance to the next image from which a single atom in a cell is free.
+FREE = 8.0  # Å
+# An energy does not count for reference energies if it is so many standard deviations off, and at most this part of
+# them is: larger parts are strained crystals or broken bonds, and no mistakes. Fewer energies than FEWEST all count.
+FAR, FEW, FEWEST = 20.0, 0.02, 20
+RCOND = 1e-8  # singular values below this part of the largest are zero
 
 
 @dataclass(frozen=True)
@@ -36,19 +44,102 @@ class Baseline:
         return torch.bincount(key, minlength=len(structures) * len(elements)).view(-1, len(elements)).double()
 
 
-def fit_baseline(structures: Structures, energies: Tensor | None, elements: tuple[int, ...]) -> Baseline:
-    """Reference energies by least squares of the energies per atom; of smallest norm if they are not determined.
+@dataclass(frozen=True)
+class FoundBaseline:
+    """Reference energies that follow from data, and how."""
 
-    Structures of one composition determine only the sum, which is shared by the atoms. Without energies: zero.
+    baseline: Baseline
+    fixed: bool  # they stay as they are when structures are added; else they are the least squares of all structures
+    words: str  # how they were found, for people
+
+
+def fit_baseline(structures: Structures, energies: Tensor | None, elements: tuple[int, ...]) -> Baseline:
+    """Reference energies from the data, as `found_baseline` finds them."""
+    return found_baseline(structures, energies, elements).baseline
+
+
+def found_baseline(structures: Structures, energies: Tensor | None, elements: tuple[int, ...]) -> FoundBaseline:
+    """Reference energies: those of free atoms in the data, and of other elements least squares of energies per atom.
+
+    Energies that are far off do not count. What is not determined has the smallest norm: structures of one composition
+    determine only the sum, which is shared by the atoms. Without energies: zero.
     """
     if energies is None or not bool(energies.isfinite().any()):
-        return Baseline(elements, torch.zeros(len(elements), dtype=torch.float64))
+        return FoundBaseline(Baseline(elements, torch.zeros(len(elements), dtype=torch.float64)), False, "zero")
+    free = free_atoms(structures, energies)
     known = energies.isfinite()
     counts = Baseline.composition(structures, elements)[known]
     atoms = counts.sum(1, keepdim=True)
     # per atom: large structures count no more than small ones
-    solution = torch.linalg.lstsq(counts / atoms, energies[known][:, None] / atoms, rcond=1e-8, driver="gelsd").solution
-    return Baseline(elements, solution[:, 0])
+    x, y = counts / atoms, energies[known] / atoms[:, 0]
+    values = torch.tensor([free.get(z, 0.0) for z in elements], dtype=torch.float64)
+    rest = torch.tensor([z not in free for z in elements])
+    words, far = f"free atoms of the data ({', '.join(map(_symbol, free))})" if free else "", 0
+    if bool(rest.any()):
+        y, x = y - x @ values, x[:, rest]
+        values[rest], far = _robust_least_squares(x, y)
+        words = f"{words}, others by least squares" if words else "least squares"
+        if int(torch.linalg.matrix_rank(x, rtol=1e-8)) < x.shape[1]:
+            words += "; the compositions determine only sums, single values have no meaning"
+    if far:
+        words += f"; {far} energies that are far off do not count"
+    return FoundBaseline(Baseline(elements, values), bool(free) or far > 0, words)
+
+
+def free_atoms(structures: Structures, energies: Tensor) -> dict[int, float]:
+    """Energy of each element that stands alone in a structure, eV by atomic number; the lowest if there are several."""
+    alone = (structures.counts == 1) & energies.isfinite()
+    if not bool(alone.any()):
+        return {}
+    lengths = torch.where(structures.periodic, structures.cells.norm(dim=2), torch.inf)
+    alone &= (lengths > FREE).all(1)
+    found: dict[int, float] = {}
+    for s in alone.nonzero()[:, 0].tolist():
+        z, energy = int(structures.numbers[structures.offsets[s]]), float(energies[s])
+        found[z] = min(energy, found.get(z, energy))
+    return dict(sorted(found.items()))
+
+
+def _robust_least_squares(x: Tensor, y: Tensor) -> tuple[Tensor, int]:
+    """Least squares of y ≈ x @ w without values that are far off, and the number of these."""
+    ones = torch.ones_like(y)
+    solution = least_squares(x, y, ones)
+    if len(y) < FEWEST or not bool(_far(y - x @ solution).any()):
+        return solution, 0
+    far = _far(y - x @ least_absolute(x, y))
+    kept = ~far
+    if not 0 < int(far.sum()) <= FEW * len(y):
+        return solution, 0
+    return least_squares(x[kept], y[kept], ones[kept]), int(far.sum())
+
+
+def _far(residual: Tensor) -> Tensor:
+    """Mask of residuals that are too far from the median to belong to the others."""
+    off = (residual - residual.median()).abs()
+    return off > FAR * 1.4826 * off.median() + 1e-3  # eV per atom
+
+
+def least_absolute(columns: Tensor, y: Tensor) -> Tensor:
+    """Solution w that minimises Σ |columns @ w − y|: a minority of wrong energies does not move it."""
+    weights = torch.ones_like(y)
+    for _ in range(50):
+        residual = (y - columns @ least_squares(columns, y, weights)).abs()
+        weights = 1.0 / residual.clamp(min=1e-6 * float(residual.max()) + 1e-300)
+    return least_squares(columns, y, weights)
+
+
+def least_squares(columns: Tensor, y: Tensor, weights: Tensor) -> Tensor:
+    """Solution w of smallest norm that minimises Σ weights · (columns @ w − y)²."""
+    root = (weights / weights.max()).sqrt()
+    left, right = columns * root[:, None], (y * root)[:, None]
+    solution: Tensor = torch.linalg.lstsq(left, right, rcond=RCOND, driver="gelsd").solution
+    return solution[:, 0]
+
+
+def _symbol(number: int) -> str:
+    from ase.data import chemical_symbols
+
+    return str(chemical_symbols[number])
 
 
 @dataclass(frozen=True)
@@ -98,6 +189,8 @@ class References:
 
 def given_baseline(energies: Mapping[int, float], elements: tuple[int, ...]) -> Baseline:
     """Baseline from given reference energies, in eV by atomic number; an InputError if one is missing."""
+    if strange := {z: e for z, e in energies.items() if not (1 <= z <= 118 and math.isfinite(e))}:
+        raise InputError(f"Wanted reference energies in eV by atomic number (1 to 118), got {strange}.")
     missing = [z for z in elements if z not in energies]
     if missing:
         raise InputError(f"Reference energies are missing for the atomic numbers {missing}. Give one for each element.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from ..atoms.neighbours import element_indices, pairs_within
 from ..atoms.structures import Structures, batches
-from ..kernels import FCHL19Arguments, FeatureMap, Kernels, kernels_for
+from ..kernels import FeatureMap, Kernels, RepresentationArguments, kernels_for
 from ..machine.compute import Compute
 from .features import columns_of, draw_maps
 from .projection import Projection, directions, principal_axes
@@ -30,14 +31,16 @@ class Basis:
     recipe: Recipe
     projection: Projection
     maps: tuple[FeatureMap, ...]  # one for each element, float64 on the CPU
+    drawn: Mapping[str, Tensor] = field(default_factory=dict)  # random tensors of the representation
 
     @classmethod
     def draw(cls, structures: Structures, recipe: Recipe) -> Basis:
         """Axes from a sample of the environments of each element, and feature maps drawn at random."""
+        drawn = recipe.representation.draw(len(structures.elements), recipe.seed)
         random = np.random.default_rng(recipe.seed)
         axes = principal_axes(directions(sample_environments(structures, recipe, random)), recipe.rank)
         maps = draw_maps(recipe.features, len(structures.elements), recipe.rank, random)
-        return cls(structures.elements, recipe, axes, maps)
+        return cls(structures.elements, recipe, axes, maps, drawn)
 
     @property
     def n_weights(self) -> int:
@@ -51,9 +54,9 @@ class Basis:
         """Axes and maps on the device of `compute`, in the precision of the recipe, with kernels that serve them."""
         device, dtype = compute.device, self.recipe.dtype
         return ReadyBasis(
-            kernels_for(device, dtype, compute.kernels),
+            kernels_for(device, dtype, compute.kernels, self.recipe.representation.kind),
             self.elements,
-            self.recipe.representation.arguments(len(self.elements)),
+            self.recipe.representation.arguments(len(self.elements), self.drawn).to(device, dtype),
             self.projection.matrices.to(device, dtype),
             tuple(feature_map.to(device, dtype) for feature_map in self.maps),
             self.recipe.features.blocks,
@@ -67,9 +70,11 @@ class Basis:
             return found
         if not torch.equal(self.projection.matrices, other.projection.matrices):
             return "the axes of the projection, which each fit finds from its own data unless it is given a basis"
-        for mine, theirs in zip(self.maps, other.maps, strict=True):
-            for name, drawn in tensors_of_map(mine).items():
-                if not torch.equal(drawn, getattr(theirs, name)):
+        drawn = [(self.drawn, other.drawn)]
+        drawn += [(tensors_of_map(a), tensors_of_map(b)) for a, b in zip(self.maps, other.maps, strict=True)]
+        for mine, theirs in drawn:
+            for name, tensor in mine.items():
+                if not torch.equal(tensor, theirs[name]):
                     return f"the {name} that were drawn at random (seeds {self.recipe.seed} and {other.recipe.seed})"
         return ""
 
@@ -94,7 +99,7 @@ class ReadyBasis:
 
     kernels: Kernels
     elements: tuple[int, ...]
-    arguments: FCHL19Arguments
+    arguments: RepresentationArguments
     projections: Tensor  # (elements, size, rank)
     maps: tuple[FeatureMap, ...]
     blocks: bool  # every element has weights of its own
@@ -123,8 +128,9 @@ class ReadyBasis:
 def sample_environments(structures: Structures, recipe: Recipe, random: np.random.Generator) -> list[Tensor]:
     """Up to `projection_samples` representations of each element, (environments, size) in float64 on the CPU."""
     elements = structures.elements
-    table = kernels_for("cpu", torch.float64)
-    arguments = recipe.representation.arguments(len(elements))
+    table = kernels_for("cpu", torch.float64, kind=recipe.representation.kind)
+    drawn = recipe.representation.draw(len(elements), recipe.seed)
+    arguments = recipe.representation.arguments(len(elements), drawn)
     element = element_indices(structures.numbers, elements)
     chosen = torch.zeros(structures.n_atoms, dtype=torch.bool)
     for e in range(len(elements)):
@@ -136,7 +142,7 @@ def sample_environments(structures: Structures, recipe: Recipe, random: np.rando
         part = structures.select(sampled[index])
         here = chosen[torch.isin(structures.structure_of_atom, sampled[index])]
         pairs = pairs_within(part, arguments.cutoff, elements)
-        values = table.fchl19(arguments, part.n_atoms, pairs.segments, pairs.vector)
+        values = table.environments(arguments, part.n_atoms, pairs.segments, pairs.vector)
         part_element = element_indices(part.numbers, elements)
         for e, sample in enumerate(samples):
             sample.append(values[here & (part_element == e)])

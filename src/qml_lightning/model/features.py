@@ -29,6 +29,10 @@ class FeatureSettings:
     paired: bool = False  # cosine and sine of the same frequency, instead of a cosine with a random phase
     blocks: bool = False  # each element has weights of its own, instead of one vector for all
 
+    def __post_init__(self) -> None:
+        if self.method not in LINEAR_MAPS:
+            raise InputError(f"Unknown feature map {self.method!r}. Known are {', '.join(LINEAR_MAPS)}.")
+
     def weights_of_each(self, n_elements: int) -> int:
         """Number of weights of one feature."""
         return n_elements if self.blocks else 1
@@ -43,8 +47,6 @@ class FeatureSettings:
 
     def check(self, rank: int) -> None:
         """Raise an InputError if a field is out of range or does not go with `rank`."""
-        if self.method not in LINEAR_MAPS:
-            raise InputError(f"Unknown feature map {self.method!r}. Known are {', '.join(LINEAR_MAPS)}.")
         if not self.sigma > 0:
             raise InputError(f"The kernel width sigma must be positive, got {self.sigma}.")
         if self.n_features < 1 or (self.paired and self.n_features % 2):

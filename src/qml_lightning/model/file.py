@@ -23,6 +23,8 @@ FORMAT = "qml-lightning"
 # Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind.
 FORMAT_VERSION = 3
 TRAINED_ON = "trained_on"  # name of a tensor
+# First part of the names of tensors that belong to the representation.
+REPRESENTATION = "representation."
 
 
 def common_header(model: Model, kind: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
@@ -84,6 +86,7 @@ def read_trained_on(file: Any) -> Tensor | None:
 def basis_tensors(basis: Basis) -> dict[str, Tensor]:
     """Axes and feature maps, element by element."""
     tensors = {"projection": basis.projection.matrices, "explained": basis.projection.explained}
+    tensors |= {REPRESENTATION + name: tensor for name, tensor in basis.drawn.items()}
     drawn = [tensors_of_map(feature_map) for feature_map in basis.maps]
     tensors |= {name: torch.stack([one[name] for one in drawn]) for name in drawn[0]}
     if "signs" in tensors:
@@ -106,7 +109,13 @@ def read_basis(header: Mapping[str, Any], file: Any) -> Basis:
     maps = tuple(
         FeatureMap(paired=features.paired, **{name: tensor[e] for name, tensor in read.items()}) for e in range(n)
     )
-    return Basis(elements, recipe, read_axes(file, recipe.representation.arguments(n).size, n, recipe.rank), maps)
+    drawn = {
+        name.removeprefix(REPRESENTATION): file.get_tensor(name)
+        for name in file.keys()  # noqa: SIM118 (not a dict)
+        if name.startswith(REPRESENTATION)
+    }
+    size = recipe.representation.arguments(n, drawn).size
+    return Basis(elements, recipe, read_axes(file, size, n, recipe.rank), maps, drawn)
 
 
 def read_axes(file: Any, size: int, n_elements: int, rank: int) -> Projection:

@@ -7,18 +7,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..atoms.dataset import Dataset
-from ..atoms.structures import Labels, Structures
+from ..atoms.structures import VOIGT, Labels, Structures
+from ..atoms.units import GPA
 from ..errors import InputError
 from .potential import Model
 from .predictor import Prediction, Predictor
 
-# Each quantity that has an error: its name in a heading, and the unit in which people see it. Errors are kept in eV and
-# Å and shown as thousandths.
+# Each quantity that has an error: its name in a heading, the unit in which people see it, and that unit in eV and Å, in
+# which errors are kept.
 WORDS = {"energy": "energy", "energy_per_atom": "energy", "forces": "force", "stress": "stress"}
-UNITS = {"energy": "meV", "energy_per_atom": "meV/atom", "forces": "meV/Å", "stress": "meV/Å³"}
+UNITS = {"energy": "meV", "energy_per_atom": "meV/atom", "forces": "meV/Å", "stress": "GPa"}
+SCALES = {"energy": 1e3, "energy_per_atom": 1e3, "forces": 1e3, "stress": 1.0 / GPA}
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Metrics:
     energy: Error | None  # of the total energy, eV
     energy_per_atom: Error | None  # eV
     forces: Error | None  # over components, eV/Å
-    stress: Error | None  # over the nine components, eV/Å³
+    stress: Error | None  # over the six components, eV/Å³
     forces_by_element: dict[int, Error]  # by atomic number
 
     def as_dict(self) -> dict[str, Any]:
@@ -68,13 +71,17 @@ def compare(structures: Structures, labels: Labels, prediction: Prediction) -> M
     found = {"energies": prediction.energies, "forces": prediction.forces, "stress": prediction.stress}
     wrong = {kind: found[kind] - getattr(labels, kind) for kind in labels.kinds}  # type: ignore[operator]  # asked for
     energy, forces = wrong.get("energies"), wrong.get("forces")
+    stress = None
+    if "stress" in wrong:
+        # a symmetric tensor has six components
+        stress = torch.stack([wrong["stress"][:, a, b] for a, b in VOIGT], 1)
     return Metrics(
         len(structures),
         structures.n_atoms,
         _error(energy),
         _error(None if energy is None else energy / structures.counts),
         _error(forces),
-        _error(wrong.get("stress")),
+        _error(stress),
         {} if forces is None else {z: error for z in structures.elements
                                    if (error := _error(forces[structures.numbers == z]))},
     )  # fmt: skip
@@ -111,7 +118,7 @@ def error_lines(metrics: Metrics) -> list[ErrorLine]:
         if quantity == "forces" and len(metrics.forces_by_element) > 1:
             found |= {f"  on {chemical_symbols[z]}": error for z, error in sorted(metrics.forces_by_element.items())}
         lines += [
-            ErrorLine(name, milli(error.mae, 4), milli(error.rmse, 4), unit, error.n)
+            ErrorLine(name, shown(quantity, error.mae, 4), shown(quantity, error.rmse, 4), unit, error.n)
             for name, error in found.items()
             if error is not None
         ]
@@ -125,18 +132,19 @@ def heading(quantity: str) -> str:
 
 def with_unit(quantity: str, value: float, uncertainty: float | None = None) -> str:
     """An error in eV and Å as text, such as `12.3 meV/Å`, or `12.3 ± 1.2 meV/Å`."""
-    return milli(value) + (f" ± {milli(uncertainty, 2)}" if uncertainty else "") + f" {UNITS[quantity]}"
+    spread = f" ± {shown(quantity, uncertainty, 2)}" if uncertainty else ""
+    return f"{shown(quantity, value)}{spread} {UNITS[quantity]}"
 
 
-def mean_and_spread(values: Sequence[float]) -> str:
-    """Mean and standard deviation of some errors in thousandths, such as `12.3 ± 0.40`; of one error only its value."""
-    spread = f" ± {milli(statistics.stdev(values), 2)}" if len(values) > 1 else ""
-    return milli(statistics.fmean(values)) + spread
+def mean_and_spread(quantity: str, values: Sequence[float]) -> str:
+    """Mean and standard deviation of some errors, such as `12.3 ± 0.40`; of one error only its value."""
+    spread = f" ± {shown(quantity, statistics.stdev(values), 2)}" if len(values) > 1 else ""
+    return shown(quantity, statistics.fmean(values)) + spread
 
 
-def milli(value: float, digits: int = 3) -> str:
-    """A thousand times `value` in so many significant digits; larger numbers are whole, as in `12,345`."""
-    value *= 1000.0
+def shown(quantity: str, value: float, digits: int = 3) -> str:
+    """An error in eV and Å as a number of its unit in so many significant digits; larger ones are whole: `12,345`."""
+    value *= SCALES[quantity]
     if abs(value) >= 10**digits - 0.5:  # from here on, the number of digits would ask for a power of ten
         return f"{value:,.0f}"
     return f"{value:#.{digits}g}".removesuffix(".")

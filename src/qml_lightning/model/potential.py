@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..atoms.structures import Structures
 from ..errors import InputError
-from ..kernels import WholePath
+from ..kernels import PredictorModel, WholePath
 from ..machine.compute import Compute
 from .baseline import Baseline
 from .basis import Basis, ReadyBasis
@@ -127,12 +127,11 @@ class Potential(Model):
     def _whole_path(self, basis: ReadyBasis, skin: float) -> WholePath | None:
         if basis.kernels.predictor is None:
             return None
-        return basis.kernels.predictor(
-            basis.arguments,
+        model = PredictorModel(
+            self.recipe.representation.arguments(len(self.elements), self.basis.drawn),
             self.projection.matrices.contiguous(),
             self.basis.maps,
             [self.weights[basis.columns(e)] for e in range(len(basis.elements))],
             self.baseline.energies,
-            dtype=basis.projections.dtype,
-            skin=skin,
         )
+        return basis.kernels.predictor(model, basis.projections.dtype, skin)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..atoms.cells import check_cells
 from ..atoms.neighbours import Pairs, SkinnedPairs, element_indices, pairs_within
 from ..atoms.structures import Structures, batches, structures_from_ase
 from ..kernels import WholePath
@@ -56,6 +57,7 @@ class Predictor:
         self._pairs: SkinnedPairs | None = None
         self._lists_made = 0
         self._whole_path = whole_path
+        self._checked_cells: Tensor | None = None
 
     @property
     def cutoff(self) -> float:
@@ -87,6 +89,9 @@ class Predictor:
         return Prediction.joined(parts)
 
     def _predict_at_once(self, path: WholePath, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
+        if self._checked_cells is None or not torch.equal(self._checked_cells, structures.cells):
+            check_cells(structures, self.cutoff)
+            self._checked_cells = structures.cells
         energies, atom_energies, force, virial = path.predict(
             structures.offsets.contiguous(),
             element_indices(structures.numbers, self.basis.elements),
@@ -110,7 +115,7 @@ class Predictor:
         basis = self.basis
         element = element_indices(structures.numbers, basis.elements).to(basis.device)
         segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
-        values = basis.kernels.fchl19(basis.arguments, structures.n_atoms, segments, vectors)
+        values = basis.kernels.environments(basis.arguments, structures.n_atoms, segments, vectors)
         rho = project(basis.projections, values, element)
         energy = torch.zeros(structures.n_atoms, dtype=torch.float64, device=basis.device)
         slope = torch.zeros_like(rho)
@@ -122,7 +127,7 @@ class Predictor:
         energies.index_add_(0, structures.structure_of_atom, atom_energies)
         if not (forces or stress):
             return Prediction(energies, atom_energies)
-        gradient = basis.kernels.fchl19_pullback(
+        gradient = basis.kernels.environments_pullback(
             basis.arguments, structures.n_atoms, segments, vectors, lift(basis.projections, slope, element)
         )
         gradient = gradient.double().cpu()

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..model.metrics import UNITS, WORDS
+from ..model.metrics import SCALES, UNITS, WORDS
 from ..study.trends import OTHER, Along, LearningCurve, Trend
 from .style import STYLE, headline, ticks_at
 
@@ -56,6 +56,7 @@ def _panel(axes: Axes, curve: LearningCurve, along: Along, quantity: str) -> Non
         runs = [curve.errors(quantity, **{along: n, OTHER[along]: fixed}) for n in numbers]
         mix = at / max(1, len(others) - 1) if len(others) > 1 else 1.0
         colour = tuple((1 - mix) * light + mix * dark for light, dark in zip(LIGHT, DARK))
+        runs = [[SCALES[quantity] * error for error in run] for run in runs]
         _line(axes, numbers, runs, colour, MARKERS[at % len(MARKERS)], _label(along, fixed, trends.get(fixed)))
         if fixed in trends and fixed == others[-1]:
             _forecast(axes, numbers[-1], trends[fixed], colour)
@@ -78,8 +79,8 @@ def _label(along: Along, fixed: int, trend: Trend | None) -> str:
 def _line(
     axes: Axes, numbers: Sequence[int], runs: Sequence[Sequence[float]], colour: object, marker: str, label: str
 ) -> None:
-    means = [1000 * statistics.fmean(run) for run in runs]
-    spread = [1000 * statistics.stdev(run) for run in runs] if min(map(len, runs)) > 1 else None
+    means = [statistics.fmean(run) for run in runs]
+    spread = [statistics.stdev(run) for run in runs] if min(map(len, runs)) > 1 else None
     axes.errorbar(
         numbers, means, yerr=spread, color=colour, marker=marker, markersize=4, linewidth=1.2, capsize=2,
         elinewidth=0.8, label=label,
@@ -88,7 +89,8 @@ def _line(
 
 def _forecast(axes: Axes, last: int, trend: Trend, colour: object) -> None:
     """Draw the error expected with twice as many, as an open marker."""
+    scale = SCALES[trend.quantity]
     axes.plot(
-        [last, 2 * last], [1000 * trend.error, 1000 * trend.doubled], ":o", color=colour, linewidth=1.0, markersize=4,
+        [last, 2 * last], [scale * trend.error, scale * trend.doubled], ":o", color=colour, linewidth=1.0, markersize=4,
         markerfacecolor="white", markevery=[1], label=EXTRAPOLATED,
     )  # fmt: skip

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from itertools import product
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -17,8 +18,10 @@ from ..api import fit
 from ..atoms.dataset import Dataset
 from ..atoms.structures import Labels, Structures
 from ..atoms.units import ENERGY_IN_EV, LENGTH_IN_ANGSTROM
+from ..datasets.content import Content
+from ..datasets.unit_hints import likely_units
 from ..errors import SolveError
-from ..model.baseline import Baseline
+from ..model.baseline import Baseline, least_absolute, least_squares
 from ..model.features import FeatureSettings
 from ..model.predictor import Prediction
 from ..model.recipe import Recipe
@@ -53,6 +56,12 @@ UNRELATED_LABELS = (
 WRONG_ZERO = (
     "{} of {} frames that were checked have energies with another zero than the rest; the first are {} (counted from "
     "0). They may come from another program or setting: bring them to one zero, or leave them out."
+)
+
+
+NOT_MODELLED = (
+    "Energies and forces do not lie on one surface (correlation {:.2f}, a healthy set has more than 0.6), because the "
+    "structures differ in {}, which is not modelled. Train on structures of one state."
 )
 
 
@@ -105,9 +114,11 @@ def check_labels(data: Dataset, *, device: torch.device | str = "cpu", kernels: 
     refuse, best = False, from_energies
     if abs(from_energies.correlation) > related or abs(from_forces.correlation) > SURE:
         witnesses = [evidence for evidence in (from_energies, from_forces) if abs(evidence.correlation) > related]
-        best, findings, refuse = _verdict(witnesses, data.source.units.energy)
+        best, findings, refuse = _verdict(witnesses, data)
     elif len(many) >= ENOUGH and from_energies.correlation < UNRELATED:
         findings = [UNRELATED_LABELS.format(best.correlation)]
+    if data.source.varies and (len(shifted) or UNRELATED_LABELS.format(best.correlation) in findings):
+        findings, shifted = [NOT_MODELLED.format(best.correlation, " and ".join(data.source.varies))], shifted[:0]
     if len(shifted):
         first = ", ".join(map(str, many[shifted[:5]].tolist()))
         findings.append(WRONG_ZERO.format(len(shifted), len(many), first))
@@ -162,11 +173,11 @@ class _Learner:
         # forces do not tell the energies of the atoms: the composition is fitted beside the slope
         counts = Baseline.composition(structures, structures.elements)
         composition = counts * per_atom[:, None]
-        x = x - composition @ _least_squares(composition, x, torch.ones_like(x))
+        x = x - composition @ least_squares(composition, x, torch.ones_like(x))
         columns = torch.cat([x[:, None], composition], 1)
-        solution = _least_absolute(columns, y)
+        solution = least_absolute(columns, y)
         residual, slope = y - columns @ solution, float(solution[0])
-        spread = y - composition @ _least_absolute(composition, y)
+        spread = y - composition @ least_absolute(composition, y)
         unexplained = min(1.0, float(_deviation(residual) / _deviation(spread)))
         correlation = math.copysign(math.sqrt(1.0 - unexplained**2), slope)
         suspects = _cluster(residual / _deviation(residual)) if correlation > SURE else torch.zeros(0).long()
@@ -185,22 +196,6 @@ class _Learner:
         return suspects if 1.0 - without.correlation < 0.5 * (1.0 - before.correlation) else suspects[:0]
 
 
-def _least_absolute(columns: Tensor, y: Tensor) -> Tensor:
-    """Solution w that minimises Σ |columns @ w − y|: a minority of wrong energies does not move it."""
-    weights = torch.ones_like(y)
-    for _ in range(50):
-        residual = (y - columns @ _least_squares(columns, y, weights)).abs()
-        weights = 1.0 / residual.clamp(min=1e-6 * float(residual.max()) + 1e-300)
-    return _least_squares(columns, y, weights)
-
-
-def _least_squares(columns: Tensor, y: Tensor, weights: Tensor) -> Tensor:
-    root = (weights / weights.max()).sqrt()
-    left, right = columns * root[:, None], (y * root)[:, None]
-    solution: Tensor = torch.linalg.lstsq(left, right, rcond=1e-12, driver="gelsd").solution
-    return solution[:, 0]
-
-
 def _deviation(x: Tensor) -> Tensor:
     """Standard deviation without outliers, from the median absolute deviation."""
     return 1.4826 * (x - x.median()).abs().median()
@@ -216,7 +211,7 @@ def _cluster(residual: Tensor) -> Tensor:
     return far[densest] if int(densest.sum()) >= 3 else far[:0]
 
 
-def _verdict(witnesses: list[_Evidence], stated: str) -> tuple[_Evidence, list[str], bool]:
+def _verdict(witnesses: list[_Evidence], data: Dataset) -> tuple[_Evidence, list[str], bool]:
     """The evidence that counts, its findings on sign and units, and whether they are clear."""
     best = max(witnesses, key=lambda evidence: abs(evidence.correlation))
     sure = abs(best.correlation) > SURE
@@ -225,20 +220,39 @@ def _verdict(witnesses: list[_Evidence], stated: str) -> tuple[_Evidence, list[s
     if math.exp(mildest.misfit) < (1.5 if sure else 3.0):
         return mildest, [WRONG_SIGN] if mildest.slope < 0 else [], mildest.slope < 0
     disagreement = abs(math.log(abs(witnesses[0].slope / witnesses[-1].slope)))
-    mixed = _unit_mix_up(abs(best.slope), math.log(1.12 if sure else 1.6) + disagreement, stated)
+    mixed = _unit_mix_up(abs(best.slope), math.log(1.12 if sure else 1.6) + disagreement, data)
     return best, [WRONG_SIGN, mixed] if best.slope < 0 else [mixed], True
 
 
-def _unit_mix_up(slope: float, tolerance: float, stated: str) -> str:
+def _in_file_units(data: Dataset) -> Content:
+    """The data set as its file has it."""
+    structures, labels, units = data.structures, data.labels, data.source.units
+    assert labels.energies is not None
+    assert labels.forces is not None
+    return Content(
+        structures.numbers.numpy(),
+        structures.positions.numpy(),
+        structures.counts.numpy(),
+        structures.cells.numpy(),
+        structures.periodic.numpy(),
+        np.arange(len(structures)),
+        labels.energies.numpy() / units.energy_in_ev,
+        labels.forces.numpy() / units.force_in_ev_per_angstrom,
+    )
+
+
+def _unit_mix_up(slope: float, tolerance: float, data: Dataset) -> str:
     """Sentence that names mixed units which give a slope of this size."""
+    stated, likely = data.source.units.energy, likely_units(_in_file_units(data))
     units = [unit for unit in ENERGY_IN_EV if unit != "meV"]
     found = []
     for a, b, length in product(units, units, ("Å", "Bohr")):
         factor = ENERGY_IN_EV[b] / LENGTH_IN_ANGSTROM[length] / ENERGY_IN_EV[a]
         away = abs(math.log(slope / factor))
         if (b, length) != (a, "Å") and away < tolerance:
-            # the likely ones first: one of the two is in the unit that the file is said to have
-            order = (stated not in (a, b), a != b, away)
+            # first those that the size of the numbers suggests, then those with the unit that the file is said to have
+            unlike = (likely.energy not in ("", a)) + (likely.force not in ("", f"{b}/{length}"))
+            order = (unlike, stated not in (a, b), a != b, away)
             found.append((order, f"{factor:.4g}", f"energies in {a} and forces in {b}/{length}"))
     first: dict[str, str] = {}  # of the units with the same slope
     for _, text, names in sorted(found, key=lambda one: one[0]):

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..api import fit
 from ..atoms.dataset import Dataset
 from ..atoms.structures import Labels
-from ..atoms.units import Units
+from ..atoms.units import STRESS_IN_EV_PER_ANGSTROM3, Units
 from ..errors import SolveError
 from .label_check import RECIPE, small_sample
 
@@ -24,16 +24,6 @@ FEWEST = 15  # structures: below this the check says nothing
 RELATED = 0.6  # correlation from which on the slope counts; five public data sets have 0.91 and more
 HEALTHY = (0.6, 1.6)  # slopes; the public data sets have 0.80 to 1.04
 CLOSE = 1.35  # a unit is named if its factor is within this of the slope
-# eV/Å³ in each unit: labels in it that were read as eV/Å³ are so many times too large.
-UNITS = {
-    "GPa": 160.21766,
-    "kbar": 1602.1766,
-    "bar": 1602176.6,
-    "MPa": 160217.66,
-    "Pa": 160217662080.0,
-    "Hartree/Bohr³": 0.0054456,
-    "Rydberg/Bohr³": 0.0108912,
-}
 
 
 @dataclass(frozen=True)
@@ -82,16 +72,18 @@ def least_absolute_slope(x: Tensor, y: Tensor) -> float:
 
 
 def _finding(slope: float, units: Units) -> str:
-    stated = f"{units.energy}/{units.length}³"
-    sign = "-" if slope < 0 else ""
+    """Sentence that names the unit and sign which would give this slope."""
+    stated = units.stress.removeprefix("-") or f"{units.energy}/{units.length}³"
+    before = units.stress_in_ev_per_angstrom3
+    factors = {name: abs(before) / size for name, size in STRESS_IN_EV_PER_ANGSTROM3.items()}
+    near = [name for name, factor in factors.items() if abs(math.log(abs(slope) / factor)) < math.log(CLOSE)]
     known = f"The stress is {slope:.4g} times what energies and forces say"
-    near = [name for name, factor in UNITS.items() if abs(math.log(abs(slope) / factor)) < math.log(CLOSE)]
-    if not near and not (sign and HEALTHY[0] <= -slope <= HEALTHY[1]):
-        return f"{known}. Look at its unit and sign (it was read as {stated}), or leave it out with --stress-key ''."
-    unit, mend = sign + (near[0] if near else stated), math.copysign(1.0 / UNITS[near[0]] if near else 1.0, slope)
-    why = f"as if it were in {near[0]}" if near else "so it has the opposite sign"
-    both = " and had the opposite sign (compression positive)" if near and sign else ""
-    return (
-        f"{known}, {why}{both}: multiply it by {mend:.4g}, or read it with --stress-unit={unit} (it was read as "
-        f"{stated})."
-    )
+    read_as = f"it was read as {units.stress or stated}"
+    if not near:
+        return f"{known}. Look at its unit and sign ({read_as}), or leave it out with --stress-key ''."
+    name, turned = near[0], slope < 0
+    unit = ("-" if turned == (before > 0) else "") + name
+    why = "so it has the opposite sign" if name == stated else f"as if it were in {name}"
+    why += " and had the opposite sign (compression positive)" if turned and name != stated else ""
+    mend = math.copysign(1.0 / factors[name], slope)
+    return f"{known}, {why}: multiply it by {mend:.4g}, or read it with --stress-unit={unit} ({read_as})."

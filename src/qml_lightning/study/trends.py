@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..model.metrics import WORDS, Error, Metrics, milli, with_unit
+from ..model.metrics import WORDS, Error, Metrics, shown, with_unit
 from ..model.recipe import Recipe
 
 # A gain below this part of the error counts as none; two gains are alike if their ratio is above the second figure.
@@ -117,7 +117,9 @@ class LearningCurve:
         if not known:
             return "One size and one number of features do not tell what would help: give several of either."
         one = next(iter(known.values()))
-        doubled = ", ".join(f"twice the {what} about {milli(trend.doubled)}" for what, trend in known.items())
+        doubled = ", ".join(
+            f"twice the {what} about {shown(trend.quantity, trend.doubled)}" for what, trend in known.items()
+        )
         unknown = "".join(f" (what more {what} would do was not measured)" for what in asked if what not in known)
         return (
             f"With {self.sizes[-1]:,} structures and {self.features[-1]:,} features the {WORDS[one.quantity]} error is "

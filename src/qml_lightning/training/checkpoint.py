@@ -141,8 +141,11 @@ def _difference(equations: Equations, problem: Problem, basis: Basis) -> str:
 
 def iteration_identity(basis: Basis, chosen: Chosen, fingerprints: Tensor) -> dict[str, Any]:
     """Header entries that tell one iteration from another: recipe, and digests of labelled structures and basis."""
-    drawn = (tensor for feature_map in basis.maps for tensor in tensors_of_map(feature_map).values())
-    digests = {"data": _digest([fingerprints]), "basis": _digest([basis.projection.matrices, *drawn])}
+    drawn = [*basis.drawn.values(), *(one for each in basis.maps for one in tensors_of_map(each).values())]
+    digests = {
+        "data": _digest([fingerprints]),
+        "basis": _digest([basis.projection.matrices, *drawn]),
+    }
     return chosen.header() | digests
 
 

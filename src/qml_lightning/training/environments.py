@@ -56,10 +56,10 @@ def environments(basis: ReadyBasis, structures: Structures, kinds: Collection[st
     pairs = pairs_within(structures, basis.arguments.cutoff, basis.elements)
     element = element_indices(structures.numbers, basis.elements).to(basis.device)
     segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
-    values = basis.kernels.fchl19(basis.arguments, structures.n_atoms, segments, vectors)
+    values = basis.kernels.environments(basis.arguments, structures.n_atoms, segments, vectors)
     tangents = {}
     if "forces" in kinds or "stress" in kinds:
-        jacobian = basis.kernels.fchl19_jacobian(
+        jacobian = basis.kernels.environments_jacobian(
             basis.arguments, structures.n_atoms, segments, vectors, element, basis.projections
         )
         if "forces" in kinds:

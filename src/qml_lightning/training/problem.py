@@ -15,13 +15,11 @@ from torch import Tensor
 
 from ..atoms.dataset import Dataset
 from ..atoms.neighbours import check_distances, element_indices
+from ..atoms.structures import VOIGT as VOIGT
 from ..atoms.structures import Labels, Structures, checked
 from ..errors import InputError
 from ..machine.compute import Compute
-from ..model.baseline import Baseline, fit_baseline, given_baseline
-
-# Six independent components of a symmetric tensor, in Voigt's order.
-VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))
+from ..model.baseline import Baseline, FoundBaseline, found_baseline, given_baseline
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,7 @@ class Problem:
     baseline: Baseline
     source: dict[str, Any] = field(default_factory=dict)  # where the structures came from
     groups: np.ndarray | None = None  # (structures,) name of the group of each, "" for none
-    given: bool = False  # the reference energies were given; else they are found by least squares
+    given: bool = False  # the reference energies are fixed: given, or those of free atoms; else from least squares
 
     @classmethod
     def of(
@@ -60,15 +58,14 @@ class Problem:
         structures, labels = usable_structures(data, elements), chosen_labels(data.labels, learn.targets)
         elements, given = elements or structures.elements, learn.reference_energies
 
-        def baseline() -> Baseline:
+        def find() -> FoundBaseline:
             if given is None:
-                return fit_baseline(structures, labels.energies, elements)
-            return given_baseline(given, elements)
+                return found_baseline(structures, labels.energies, elements)
+            return FoundBaseline(given_baseline(given, elements), True, "as given")
 
-        # by the first rank: other processors may round differently
-        return cls(
-            structures, labels, compute.on_first(baseline), data.source.as_dict(), data.groups, given is not None
-        )
+        found = compute.on_first(find)  # by the first rank: other processors may round differently
+        source = {**data.source.as_dict(), "references": found.words}
+        return cls(structures, labels, found.baseline, source, data.groups, found.fixed)
 
     @property
     def elements(self) -> tuple[int, ...]:

@@ -1,6 +1,6 @@
 """Representations of atomic environments: the interface of a kind, and the table of kinds.
 
-A new kind needs a file here, with its parameters and presets, a row in `KINDS`, and kernels of its own.
+A new kind needs a file here, with its parameters and presets, a row in `KINDS`, and kernels of its own in `kernels`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any, ClassVar, Protocol
 
-from ...kernels import FCHL19Arguments
+from torch import Tensor
+
+from ...kernels import RepresentationArguments
 from . import fchl19
 from .fchl19 import FCHL19
 
@@ -24,7 +26,11 @@ class Representation(Protocol):
     def cutoff(self) -> float:
         """Largest distance of a neighbour that counts, in Å."""
 
-    def arguments(self, n_elements: int) -> FCHL19Arguments:
+    def draw(self, n_elements: int, seed: int) -> dict[str, Tensor]:
+        """Random tensors that belong to the representation, float64 on the CPU; they are stored with a model."""
+        ...
+
+    def arguments(self, n_elements: int, drawn: Mapping[str, Tensor]) -> RepresentationArguments:
         """Arguments of the kernels, for `n_elements` elements; their `size` is the length of the vector."""
 
     def describe(self) -> str:

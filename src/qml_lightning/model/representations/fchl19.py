@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import ClassVar
+
+from torch import Tensor
 
 from ...errors import InputError
 from ...kernels import Angular, FCHL19Arguments
@@ -14,7 +18,7 @@ from ...kernels import Angular, FCHL19Arguments
 class FCHL19:
     """Parameters of the representation, as in the paper (docs/conventions.md)."""
 
-    kind: ClassVar[str] = "fchl19"
+    kind: ClassVar[str] = FCHL19Arguments.kind
 
     cutoff: float = 6.0  # Å, of both body orders
     n_radial2: int = 24
@@ -49,7 +53,11 @@ class FCHL19:
         radial = f"{self.n_radial2} + {self.n_radial3} radial functions"
         return f"FCHL19, cutoff {self.cutoff:g} Å, {radial}, angular {self.angular} of {self.n_angular}"
 
-    def arguments(self, n_elements: int) -> FCHL19Arguments:
+    def draw(self, n_elements: int, seed: int) -> dict[str, Tensor]:
+        """No tensors: nothing in FCHL19 is random."""
+        return {}
+
+    def arguments(self, n_elements: int, drawn: Mapping[str, Tensor] = MappingProxyType({})) -> FCHL19Arguments:
         """Arguments of the kernels, for `n_elements` elements."""
         weight3 = self.weight3 * math.sqrt(self.eta3 / math.pi)
         if self.angular == "pair":

@@ -185,7 +185,9 @@ class Trials:
         recipe = replace(recipe, features=replace(recipe.features, n_features=size.n_features))
         elements = self.data.problem.elements
         maps = draw_maps(recipe.features, len(elements), recipe.rank, np.random.default_rng(recipe.seed))
-        basis = Basis(elements, recipe, principal_axes(self.data.directions(recipe), recipe.rank), maps)
+        axes = principal_axes(self.data.directions(recipe), recipe.rank)
+        drawn = recipe.representation.draw(len(elements), recipe.seed)
+        basis = Basis(elements, recipe, axes, maps, drawn)
         ready, training = basis.ready(self.compute), self.data.training(size.structures)
         equations = empty(training, basis, device=self.compute.device)
         cached = self.cache.of("training", size, recipe.rank, recipe.representation)

@@ -1,0 +1,69 @@
+// The two-body part: log-normal functions of the distance, lanes over the grid.
+#pragma once
+
+#include "fchl19/neighbours.hpp"
+
+namespace qml {
+namespace QML_ISA {
+namespace fchl19 {
+
+// ln R - mean and exp(-(ln R - mean)^2 / (2 variance)) / (R sqrt(2 pi)) on one vector of grid points.
+template <class real> struct LogNormal {
+  Vector<real> offset, density;
+
+  QML_INLINE LogNormal(const Neighbours<real> &n, int64_t slot, int64_t k) {
+    offset = load(n.setup.log_grid2 + k) - n.mean[slot];
+    density = load(n.setup.density2 + k) * power_of_two<real>(n.spread[slot] * offset * offset);
+  }
+  QML_INLINE Vector<real> value(const Neighbours<real> &n, int64_t slot) const { return density * n.amplitude[slot]; }
+  QML_INLINE Vector<real> slope(const Neighbours<real> &n, int64_t slot) const {
+    return density * fma(fma(offset, n.slope2[slot], broadcast(n.slope1[slot])), offset, broadcast(n.slope0[slot]));
+  }
+};
+
+// out (padded2): sum over the neighbours of one element.
+template <class real> void two_body_values(const Neighbours<real> &n, int64_t element, real *out) {
+  for (int64_t k = 0; k < n.setup.padded2; k += lanes_of<real>) {
+    Vector<real> total = {};
+    for (int64_t slot = n.start[element]; slot < n.start[element + 1]; ++slot) {
+      total += LogNormal<real>(n, slot, k).value(n, slot);
+    }
+    store(out + k, total);
+  }
+}
+
+// Derivative by the distance of one neighbour, (padded2).
+template <class real> QML_INLINE void two_body_slopes(const Neighbours<real> &n, int64_t slot, real *out) {
+  for (int64_t k = 0; k < n.setup.padded2; k += lanes_of<real>) {
+    store(out + k, LogNormal<real>(n, slot, k).slope(n, slot));
+  }
+}
+
+// Derivative of sum(cotangent * value) by the distance of one neighbour, in lanes yet to be summed; cotangent (padded2).
+template <class real>
+QML_INLINE Vector<real> two_body_pullback(const Neighbours<real> &n, int64_t slot, const real *cotangent) {
+  Vector<real> total = {};
+  for (int64_t k = 0; k < n.setup.padded2; k += lanes_of<real>) {
+    total += load(cotangent + k) * LogNormal<real>(n, slot, k).slope(n, slot);
+  }
+  return total;
+}
+
+// Adds this, divided by the distance, for all neighbours of one element.
+template <class real>
+void add_two_body_pullback(const Neighbours<real> &n, int64_t element, const real *cotangent, real *radial) {
+  const int64_t stop = n.start[element + 1];
+  int64_t slot = n.start[element];
+  for (; slot + 4 <= stop; slot += 4) {
+    Vector<real> totals[4];
+    for (int i = 0; i < 4; ++i) totals[i] = two_body_pullback(n, slot + i, cotangent);
+    real sums[4];
+    sum_four<real>(totals, sums);
+    for (int i = 0; i < 4; ++i) radial[slot + i] += sums[i] * n.inverse_r[slot + i];
+  }
+  for (; slot < stop; ++slot) radial[slot] += sum<real>(two_body_pullback(n, slot, cotangent)) * n.inverse_r[slot];
+}
+
+} // namespace fchl19
+} // namespace QML_ISA
+} // namespace qml

@@ -1,0 +1,304 @@
+// Copies of periodic atoms, a grid of cells around each structure, and the pairs found in it.
+#include "predict/neighbours.hpp"
+
+#include "abi/checks.hpp"
+#include "predict/lattice.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+namespace qml {
+namespace {
+
+// A molecule up to this size is one cell: all pairs.
+constexpr int64_t all_pairs_atoms = 100;
+// Fewer atoms than this are not worth waking a thread.
+constexpr int64_t worth_a_thread = 500;
+
+template <class T> T *copied(Buffer<T> &to, const T *from, int64_t count) {
+  T *out = to.room(count);
+  if (count > 0) std::memcpy(out, from, size_t(count) * sizeof(T));
+  return out;
+}
+template <class T> bool same(const Buffer<T> &a, const T *b, int64_t count) {
+  return count == 0 || std::memcmp(a.begin(), b, size_t(count) * sizeof(T)) == 0;
+}
+
+} // namespace
+
+void NeighbourList::update(const Structures &structures, int n_elements, double cutoff, double skin, int threads) {
+  if (still_serves(structures, skin)) {
+    move(structures.positions);
+    // atoms that were farther apart cannot have come that close
+    if (shortest < shortest_distance + skin) check_distances(structures, n_elements);
+    return;
+  }
+  serves = false;
+  n_originals = structures.n_atoms();
+  make_copies(structures, cutoff + skin);
+  move(structures.positions);
+  sort_into_cells(structures, cutoff + skin);
+  list(structures, n_elements, cutoff + skin, threads);
+  ++n_made;
+  if (shortest < shortest_distance) check_distances(structures, n_elements);
+  if (skin > 0) keep(structures);
+  skin_ = skin;
+  serves = skin > 0;
+}
+
+bool NeighbourList::still_serves(const Structures &s, double skin) const {
+  if (!serves || skin != skin_ || s.n_structures != n_structures || s.n_atoms() != n_originals ||
+      !same(offsets_, s.offsets, s.n_structures + 1) || !same(element_, s.element, n_originals) ||
+      !same(cells_, s.cells, 9 * s.n_structures) || !same(periodic_, s.periodic, 3 * s.n_structures))
+    return false;
+  const double most = 0.25 * skin * skin, *before = positions_.begin();
+  for (int64_t i = 0; i < n_originals; ++i) {
+    const double x = s.positions[3 * i] - before[3 * i], y = s.positions[3 * i + 1] - before[3 * i + 1],
+                 z = s.positions[3 * i + 2] - before[3 * i + 2], moved = x * x + y * y + z * z;
+    if (!(moved <= most)) return false; // also where it is not a number
+  }
+  return true;
+}
+
+void NeighbourList::keep(const Structures &s) {
+  n_structures = s.n_structures;
+  copied(offsets_, s.offsets, n_structures + 1);
+  copied(element_, s.element, n_originals);
+  copied(positions_, s.positions, 3 * n_originals);
+  copied(cells_, s.cells, 9 * n_structures);
+  copied(periodic_, s.periodic, 3 * n_structures);
+}
+
+void NeighbourList::move(const double *positions) {
+  double *place = places_.begin();
+  const double *wrap = wrap_.begin(), *translation = translation_.begin();
+  const int32_t *original = original_.begin();
+  for (int64_t k = 0; k < 3 * n_originals; ++k) place[k] = positions[k] + wrap[k];
+  double *copy = place + 3 * n_originals;
+  for (int64_t c = 0; c < n_copies; ++c)
+    for (int axis = 0; axis < 3; ++axis)
+      copy[3 * c + axis] = place[3 * int64_t(original[c]) + axis] + translation[3 * c + axis];
+}
+
+void NeighbourList::make_copies(const Structures &s, double reach) {
+  int32_t *structure = structure_.room(n_originals);
+  double *wrap = wrap_.room(3 * n_originals);
+  int64_t *until = copies_until_.room(s.n_structures + 1);
+  // counted first, then written
+  for (const bool writing : {false, true}) {
+    n_copies = 0;
+    until[0] = 0;
+    for (int64_t n = 0; n < s.n_structures; ++n) {
+      const uint8_t *periodic = s.periodic + 3 * n;
+      const bool molecule = !periodic[0] && !periodic[1] && !periodic[2];
+      const Lattice lattice(n, s.cells + 9 * n, periodic);
+      if (!molecule) lattice.require_images(n, reach, s.offsets[n + 1] - s.offsets[n]);
+      for (int64_t i = s.offsets[n]; i < s.offsets[n + 1]; ++i) {
+        structure[i] = int32_t(n);
+        wrap[3 * i] = wrap[3 * i + 1] = wrap[3 * i + 2] = 0;
+        if (molecule) continue;
+        lattice.images(n, s.positions + 3 * i, reach, wrap + 3 * i, [&](const double *translation) {
+          if (writing) {
+            original_.begin()[n_copies] = int32_t(i);
+            std::memcpy(translation_.begin() + 3 * n_copies, translation, 3 * sizeof(double));
+          }
+          ++n_copies;
+        });
+      }
+      until[n + 1] = n_copies;
+    }
+    if (n_originals + n_copies > std::numeric_limits<int32_t>::max())
+      fail(QML_UNSUPPORTED, "%lld atoms with their periodic images are too many for one call; use fewer, or a larger cell.",
+           (long long)(n_originals + n_copies));
+    if (!writing) {
+      original_.room(n_copies);
+      translation_.room(3 * n_copies);
+    }
+  }
+  places_.room(3 * (n_originals + n_copies));
+}
+
+void NeighbourList::sort_into_cells(const Structures &s, double reach) {
+  const int64_t total = n_all();
+  Grid *grids = grids_.room(s.n_structures);
+  int32_t *element = element_of_all_.room(total), *cell_of = cell_of_atom_.room(total), *sorted = sorted_.room(total);
+  double *x = sorted_x_.room(total), *y = sorted_y_.room(total), *z = sorted_z_.room(total);
+  const double *place = places_.begin();
+  const int64_t *until = copies_until_.begin();
+  for (int64_t i = 0; i < n_originals; ++i) element[i] = int32_t(s.element[i]);
+  for (int64_t c = 0; c < n_copies; ++c) element[n_originals + c] = element[original_.begin()[c]];
+
+  // f(atom) over the originals and copies of a structure
+  auto over_atoms = [&](int64_t n, auto f) {
+    for (int64_t i = s.offsets[n]; i < s.offsets[n + 1]; ++i) f(i);
+    for (int64_t c = until[n]; c < until[n + 1]; ++c) f(n_originals + c);
+  };
+  int64_t n_cells = 0, n_sorted = 0;
+  for (int64_t n = 0; n < s.n_structures; ++n) {
+    Grid &grid = grids[n];
+    const int64_t count = s.offsets[n + 1] - s.offsets[n] + until[n + 1] - until[n];
+    double high[3];
+    for (int axis = 0; axis < 3; ++axis) {
+      grid.origin[axis] = std::numeric_limits<double>::max();
+      high[axis] = std::numeric_limits<double>::lowest();
+    }
+    over_atoms(n, [&](int64_t i) {
+      for (int axis = 0; axis < 3; ++axis) {
+        grid.origin[axis] = std::min(grid.origin[axis], place[3 * i + axis]);
+        high[axis] = std::max(high[axis], place[3 * i + axis]);
+      }
+    });
+    // Cells of half the reach: 5 x 5 rows of them hold fewer strangers than 3 x 3 of the whole. No more cells than
+    // atoms: where these are few in a large space, the cells are larger.
+    double side = 0.5 * reach;
+    const bool one_cell = count <= all_pairs_atoms && until[n + 1] == until[n];
+    for (bool fits = false; !fits; side *= 1.26) {
+      double product = 1;
+      for (int axis = 0; axis < 3; ++axis) {
+        const double wanted = one_cell ? 1 : std::max(1.0, std::floor((high[axis] - grid.origin[axis]) / side));
+        product *= wanted;
+        grid.n_cells[axis] = int64_t(std::min(wanted, 1e9));
+      }
+      fits = product <= double(2 * count + 64);
+    }
+    for (int axis = 0; axis < 3; ++axis) {
+      const double extent = high[axis] - grid.origin[axis];
+      grid.cells_per_length[axis] = extent > 0 ? double(grid.n_cells[axis]) / extent : 0;
+    }
+    grid.first_cell = n_cells;
+    grid.first_sorted = n_sorted;
+    n_cells += grid.n_cells[0] * grid.n_cells[1] * grid.n_cells[2] + 1;
+    n_sorted += count;
+  }
+
+  int32_t *start = cell_start_.room(n_cells);
+  std::fill(start, start + n_cells, 0);
+  for (int64_t n = 0; n < s.n_structures; ++n) {
+    const Grid &grid = grids[n];
+    const int64_t cells = grid.n_cells[0] * grid.n_cells[1] * grid.n_cells[2];
+    int32_t *first = start + grid.first_cell;
+    over_atoms(n, [&](int64_t i) {
+      const double *at = place + 3 * i;
+      cell_of[i] = int32_t((grid.cell(2, at[2]) * grid.n_cells[1] + grid.cell(1, at[1])) * grid.n_cells[0] +
+                           grid.cell(0, at[0]));
+      ++first[cell_of[i] + 1];
+    });
+    for (int64_t cell = 0; cell < cells; ++cell) first[cell + 1] += first[cell];
+    over_atoms(n, [&](int64_t i) {
+      const int64_t to = grid.first_sorted + first[cell_of[i]]++;
+      sorted[to] = int32_t(i);
+      x[to] = place[3 * i], y[to] = place[3 * i + 1], z[to] = place[3 * i + 2];
+    });
+    // each start has moved to the next one: move them back
+    for (int64_t cell = cells; cell > 0; --cell) first[cell] = first[cell - 1];
+    first[0] = 0;
+  }
+}
+
+// visit(neighbours, their squared distances, how many) for all neighbours of a centre, always in the same order.
+template <class Visit> void NeighbourList::search(int64_t centre, double reach, Visit visit) const {
+  constexpr int64_t most = 64; // candidates at once
+  double squared[most], near_squared[most];
+  int32_t near[most];
+  const Grid &grid = grids_.begin()[structure_.begin()[centre]];
+  const double *at = places_.begin() + 3 * centre, reach2 = reach * reach;
+  const int32_t *start = cell_start_.begin() + grid.first_cell, *sorted = sorted_.begin() + grid.first_sorted;
+  const double *x = sorted_x_.begin() + grid.first_sorted, *y = sorted_y_.begin() + grid.first_sorted,
+               *z = sorted_z_.begin() + grid.first_sorted;
+  const double px = at[0], py = at[1], pz = at[2];
+  int64_t low[3], high[3];
+  for (int axis = 0; axis < 3; ++axis) {
+    low[axis] = grid.cell(axis, at[axis] - reach);
+    high[axis] = grid.cell(axis, at[axis] + reach);
+  }
+  for (int64_t c = low[2]; c <= high[2]; ++c) {
+    for (int64_t b = low[1]; b <= high[1]; ++b) {
+      const int64_t row = (c * grid.n_cells[1] + b) * grid.n_cells[0];
+      const int64_t stop = start[row + high[0] + 1];
+      for (int64_t first = start[row + low[0]]; first < stop; first += most) {
+        const int64_t count = std::min(most, stop - first);
+        for (int64_t k = 0; k < count; ++k) {
+          const double dx = x[first + k] - px, dy = y[first + k] - py, dz = z[first + k] - pz;
+          squared[k] = dx * dx + dy * dy + dz * dz;
+        }
+        int64_t found = 0; // without a branch: whether one is near cannot be foretold
+        for (int64_t k = 0; k < count; ++k) {
+          near[found] = sorted[first + k];
+          near_squared[found] = squared[k];
+          found += (squared[k] < reach2) & (sorted[first + k] != centre);
+        }
+        visit(near, near_squared, found);
+      }
+    }
+  }
+}
+
+// Found by centre, then sorted by element: searching is most of the work and done once.
+void NeighbourList::list(const Structures &s, int n_elements, double reach, int threads) {
+  const int64_t count = s.n_atoms();
+  const int32_t *element = element_of_all_.begin();
+  int64_t *segments = segments_.room(count * n_elements + 1);
+  std::fill(segments, segments + count * n_elements + 1, 0);
+  threads = int(std::max<int64_t>(1, std::min<int64_t>(threads, count / worth_a_thread)));
+  if (int64_t(found_.size()) < threads) found_.resize(size_t(threads));
+  const auto first_of = [&](int part) { return count * part / threads; };
+  double least = std::numeric_limits<double>::max();
+  bool no_memory = false; // all that can go wrong
+#pragma omp parallel for schedule(static, 1) num_threads(threads) reduction(min : least)
+  for (int part = 0; part < threads; ++part) {
+    try {
+      std::vector<int32_t> &found = found_[size_t(part)];
+      size_t used = 0;
+      for (int64_t i = first_of(part); i < first_of(part + 1); ++i)
+        search(i, reach, [&](const int32_t *near, const double *squared, int64_t n_near) {
+          if (used + size_t(n_near) > found.size()) found.resize(used + used / 4 + 4096);
+          for (int64_t k = 0; k < n_near; ++k) {
+            found[used++] = near[k];
+            ++segments[i * n_elements + element[near[k]] + 1];
+            least = std::min(least, squared[k]);
+          }
+        });
+    } catch (const std::bad_alloc &) {
+#pragma omp atomic write
+      no_memory = true;
+    }
+  }
+  if (no_memory) throw std::bad_alloc();
+  shortest = std::sqrt(least);
+  for (int64_t k = 0; k < count * n_elements; ++k) segments[k + 1] += segments[k];
+  int32_t *neighbour = neighbour_.room(segments[count * n_elements]);
+  const int64_t apart = n_elements + 8; // so that threads do not write to one line of the cache
+  int64_t *all_places = next_place_.room(threads * apart);
+#pragma omp parallel for schedule(static, 1) num_threads(threads)
+  for (int part = 0; part < threads; ++part) {
+    const int32_t *found = found_[size_t(part)].data();
+    int64_t *place = all_places + part * apart;
+    for (int64_t i = first_of(part); i < first_of(part + 1); ++i) {
+      const int64_t *own = segments + i * n_elements, n_found = own[n_elements] - own[0];
+      std::copy(own, own + n_elements, place);
+      for (int64_t k = 0; k < n_found; ++k, ++found) neighbour[place[element[*found]]++] = *found;
+    }
+  }
+}
+
+void NeighbourList::check_distances(const Structures &s, int n_elements) const {
+  const double *place = places_.begin();
+  for (int64_t i = 0; i < n_originals; ++i) {
+    for (int64_t p = segments()[i * n_elements]; p < segments()[(i + 1) * n_elements]; ++p) {
+      const int64_t j = neighbour()[p];
+      const double x = place[3 * j] - place[3 * i], y = place[3 * j + 1] - place[3 * i + 1],
+                   z = place[3 * j + 2] - place[3 * i + 2], r = std::sqrt(x * x + y * y + z * z);
+      if (r >= shortest_distance) continue;
+      const int64_t n = structure()[i], first = s.offsets[n];
+      fail(QML_BAD_ARGUMENT,
+           "Structure %lld: atoms %lld and %lld are %.3g Å apart, less than %.3g Å. Two atoms cannot stand on one "
+           "spot: remove one, or check the cell and the unit of length.",
+           (long long)n, (long long)(i - first),
+           (long long)((j < n_originals ? j : original()[j - n_originals]) - first), r, shortest_distance);
+    }
+  }
+}
+
+} // namespace qml

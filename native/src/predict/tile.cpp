@@ -1,0 +1,116 @@
+// The steps of one tile, each a call of a kernel or a loop over pairs.
+#include "predict/tile.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace qml {
+
+template <class real>
+void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int64_t first, int64_t last,
+                         double *atom_energies, const Gradients<real> &out, int threads) {
+  const int n_elements = model.n_elements();
+  const int64_t n_rows = last - first, size = model.shape.size;
+  const void *parameters = model.parameters.get();
+  sort(model, pairs, first, last);
+  measure(pairs, n_elements, first, last);
+  const int64_t *centre = centre_.begin(), *segments = segments_.begin(), apart = n_elements + 1;
+  real *values = values_.room(n_rows * size), *projected = projected_.room(n_rows * model.rank);
+  real *slope = slope_.room(n_rows * model.rank);
+  const double *energy = energy_.room(n_rows);
+  model.environments.values(parameters, n_rows, segments, apart, vectors_.begin(), values, threads);
+  multiply(model, model.project, size, model.rank, values, projected, threads);
+  contract(model, threads);
+  for (int64_t row = 0; row < n_rows; ++row) atom_energies[centre[row]] += energy[row];
+  if (!out.by_pair) return;
+
+  real *gradient = out.by_pair + 3 * (pairs.segments[first * n_elements] - out.first_pair);
+  multiply(model, model.lift, model.rank, size, slope, values, threads);
+  model.environments.pullback(parameters, n_rows, segments, apart, vectors_.begin(), values, gradient, threads);
+  sum_gradients(pairs, n_elements, first, last, gradient, out);
+}
+
+// Rows sorted by element; their segments point to the pairs as they are listed, those of the tile from 0 on.
+template <class real>
+void Tile<real>::sort(const ModelIn<real> &model, const PairList &pairs, int64_t first, int64_t last) {
+  const int n_elements = model.n_elements();
+  const int64_t *element = pairs.element;
+  int64_t *centre = centre_.room(last - first), *first_row = first_row_.room(n_elements + 1);
+  int64_t *segment = segments_.room((last - first) * (n_elements + 1));
+  std::fill(first_row, first_row + n_elements + 1, 0);
+  for (int64_t i = first; i < last; ++i) ++first_row[element[i] + 1];
+  for (int e = 0; e < n_elements; ++e) first_row[e + 1] += first_row[e];
+  for (int64_t i = first; i < last; ++i) centre[first_row[element[i]]++] = i;
+  // each beginning has moved to the next one: move them back
+  for (int e = n_elements; e > 0; --e) first_row[e] = first_row[e - 1];
+  first_row[0] = 0;
+  const int64_t first_pair = pairs.segments[first * n_elements];
+  for (int64_t row = 0; row < last - first; ++row) {
+    const int64_t *own = pairs.segments + centre[row] * n_elements;
+    for (int e = 0; e <= n_elements; ++e) *segment++ = own[e] - first_pair;
+  }
+}
+
+// Vectors of the pairs of the centres first <= i < last: differences in double, then rounded.
+template <class real> void Tile<real>::measure(const PairList &pairs, int n_elements, int64_t first, int64_t last) {
+  const int64_t *segments = pairs.segments, first_pair = segments[first * n_elements];
+  real *out = vectors_.room(3 * (segments[last * n_elements] - first_pair));
+  if (pairs.vectors) {
+    for (int64_t k = 3 * first_pair; k < 3 * segments[last * n_elements]; ++k) *out++ = real(pairs.vectors[k]);
+    return;
+  }
+  for (int64_t i = first; i < last; ++i) {
+    const double x = pairs.places[3 * i], y = pairs.places[3 * i + 1], z = pairs.places[3 * i + 2];
+    for (int64_t pair = segments[i * n_elements]; pair < segments[(i + 1) * n_elements]; ++pair, out += 3) {
+      const double *other = pairs.places + 3 * int64_t(pairs.neighbour[pair]);
+      out[0] = real(other[0] - x), out[1] = real(other[1] - y), out[2] = real(other[2] - z);
+    }
+  }
+}
+
+// c = a times the matrix of each row's element.
+template <class real>
+void Tile<real>::multiply(const ModelIn<real> &model, const std::vector<Buffer<real>> &matrices, int64_t depth,
+                          int64_t columns, const real *a, real *c, int threads) {
+  const int64_t *first_row = first_row_.begin();
+  Product<real> *products = products_.room(model.n_elements());
+  for (int e = 0; e < model.n_elements(); ++e)
+    products[e] = {a + first_row[e] * depth, first_row[e + 1] - first_row[e], matrices[size_t(e)].begin(),
+                   c + first_row[e] * columns};
+  model.kernels.matrix_product(depth, columns, model.n_elements(), products, threads);
+}
+
+// Energies and slopes of the projected rows.
+template <class real> void Tile<real>::contract(const ModelIn<real> &model, int threads) {
+  const int64_t *first_row = first_row_.begin();
+  for (int e = 0; e < model.n_elements(); ++e)
+    model.kernels.products.energy_and_slope(
+        model.maps[size_t(e)], first_row[e + 1] - first_row[e], projected_.begin() + first_row[e] * model.rank,
+        model.weights[size_t(e)], energy_.begin() + first_row[e], slope_.begin() + first_row[e] * model.rank, threads);
+}
+
+// The gradients of each centre summed in double.
+template <class real>
+void Tile<real>::sum_gradients(const PairList &pairs, int n_elements, int64_t first, int64_t last, const real *gradient,
+                               const Gradients<real> &out) const {
+  const real *g = gradient, *v = vectors_.begin();
+  for (int64_t i = first; i < last; ++i) {
+    const int64_t count = pairs.segments[(i + 1) * n_elements] - pairs.segments[i * n_elements];
+    double force[3] = {}, outer[9] = {};
+    for (int64_t k = 0; k < 3 * count; k += 3)
+      for (int axis = 0; axis < 3; ++axis) force[axis] += double(g[k + axis]);
+    std::memcpy(out.own_force + 3 * (i - out.first_centre), force, sizeof(force));
+    if (out.own_virial) {
+      for (int64_t k = 0; k < 3 * count; k += 3)
+        for (int a = 0; a < 3; ++a)
+          for (int b = 0; b < 3; ++b) outer[3 * a + b] += double(v[k + a]) * double(g[k + b]);
+      std::memcpy(out.own_virial + 9 * (i - out.first_centre), outer, sizeof(outer));
+    }
+    g += 3 * count, v += 3 * count;
+  }
+}
+
+template class Tile<float>;
+template class Tile<double>;
+
+} // namespace qml

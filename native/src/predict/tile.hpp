@@ -1,0 +1,55 @@
+// The prediction path of one tile of centres: representation, projection, features, and all the way back.
+#pragma once
+
+#include "predict/buffer.hpp"
+#include "predict/model.hpp"
+
+namespace qml {
+
+// The neighbours of every centre: those of centre i and element e are segments[i * n_elements + e] <= pair < the next.
+struct PairList {
+  int64_t n_centres;
+  const int64_t *element;    // (centres)
+  const int64_t *segments;   // (centres * n_elements + 1)
+  const int32_t *neighbour;  // (pairs)
+  // One of the two: vectors of all pairs, or places of all atoms, centres first.
+  const double *vectors;     // (pairs, 3)
+  const double *places;      // (n_all, 3)
+};
+
+// Gradients of a run of centres and their pairs, as they are listed.
+template <class real> struct Gradients {
+  int64_t first_centre, first_pair;
+  real *by_pair;        // (pairs, 3) gradient of the energy by the pair vectors; null: energies alone are wanted
+  double *own_force;    // (centres, 3) the sum of these
+  double *own_virial;   // (centres, 3, 3) the sum of vector times gradient; null: not wanted
+};
+
+template <class real> class Tile {
+public:
+  // Adds the energies of the centres first <= i < last, and writes their gradients.
+  void compute(const ModelIn<real> &model, const PairList &pairs, int64_t first, int64_t last, double *atom_energies,
+               const Gradients<real> &out, int threads);
+
+private:
+  // Rows are the centres sorted by element.
+  Buffer<int64_t> centre_, first_row_, segments_; // (rows), (elements + 1), (rows, elements + 1)
+  Buffer<real> vectors_;                          // (pairs, 3), as they are listed
+  Buffer<real> values_;                           // (rows, size), then their cotangents
+  Buffer<real> projected_, slope_;                // (rows, rank)
+  Buffer<double> energy_;                         // (rows)
+  Buffer<Product<real>> products_;
+
+  void sort(const ModelIn<real> &model, const PairList &pairs, int64_t first, int64_t last);
+  void measure(const PairList &pairs, int n_elements, int64_t first, int64_t last);
+  void multiply(const ModelIn<real> &model, const std::vector<Buffer<real>> &matrices, int64_t depth, int64_t columns,
+                const real *a, real *c, int threads);
+  void contract(const ModelIn<real> &model, int threads);
+  void sum_gradients(const PairList &pairs, int n_elements, int64_t first, int64_t last, const real *gradient,
+                     const Gradients<real> &out) const;
+};
+
+extern template class Tile<float>;
+extern template class Tile<double>;
+
+} // namespace qml

@@ -1,0 +1,90 @@
+"""Cells: bounds on periodic images and neighbours, told in words before any search."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from ..errors import InputError
+from .structures import Structures
+
+# An atom with more neighbours than this stands in no matter that exists: it would be fifty times as dense as diamond.
+MOST_NEIGHBOURS = 20_000
+# Images of a cell within the cutoff. More: the cell is nearly flat, or very skewed.
+MOST_IMAGES = 300_000
+# Atoms in a cube of this edge, where nothing is periodic.
+CUBE, MOST_IN_CUBE = 1.5, 2000  # Å
+
+
+def check_cells(structures: Structures, cutoff: float, first: int = 0) -> None:
+    """Raise an InputError if a search for neighbours would not end: cells that are tiny, nearly flat or overfull.
+
+    `first` is the number that the error gives to the first structure.
+    """
+    periodic: np.ndarray = structures.periodic.numpy()
+    if periodic.any():
+        rows = np.flatnonzero(periodic.any(1))
+        cells, counts = structures.cells.numpy()[rows], structures.counts.numpy()[rows]
+        images, neighbours = _images(cells, periodic[rows], cutoff), _neighbours(cells, periodic[rows], counts, cutoff)
+        if (neighbours > MOST_NEIGHBOURS).any():
+            s = int((neighbours > MOST_NEIGHBOURS).argmax())
+            raise InputError(
+                f"Structure {first + rows[s]}: {counts[s]} atoms in a cell of {_volume(cells[s]):.3g} Å³ would have "
+                f"{neighbours[s]:,.0f} neighbours each within {cutoff:.3g} Å. No matter is so dense: check the cell "
+                "and its unit of length."
+            )
+        if (images > MOST_IMAGES).any():
+            s = int((images > MOST_IMAGES).argmax())
+            raise InputError(
+                f"Structure {first + rows[s]}: the cell {cells[s].round(6).tolist()} has {images[s]:,.0f} images "
+                f"within {cutoff:.3g} Å: it is nearly flat or very skewed. Check it, or reduce it (ASE: "
+                "ase.build.niggli_reduce)."
+            )
+    _check_crowds(structures, first)
+
+
+def _images(cells: np.ndarray, periodic: np.ndarray, cutoff: float) -> np.ndarray:
+    """Number of images of each cell that a sphere of radius `cutoff` can reach, (cells,)."""
+    try:
+        inverse = np.linalg.inv(_filled(cells, periodic))
+    except np.linalg.LinAlgError:
+        return np.full(len(cells), math.inf)  # one of them is flat
+    reach = np.ceil(cutoff * np.sqrt((inverse * inverse).sum(1)))  # its columns have the length 1 / height
+    images: np.ndarray = np.where(periodic, 2 * reach + 1, 1.0).prod(1)
+    return np.where(np.isnan(images), math.inf, images)
+
+
+def _neighbours(cells: np.ndarray, periodic: np.ndarray, counts: np.ndarray, cutoff: float) -> np.ndarray:
+    """Mean number of atoms within `cutoff` of an atom, where three directions are periodic; else 0, (cells,)."""
+    with np.errstate(all="ignore"):
+        sphere = 4 / 3 * math.pi * cutoff**3
+        found: np.ndarray = counts * sphere / np.abs(np.linalg.det(cells))
+    return np.where(periodic.all(1), np.where(np.isnan(found), math.inf, found), 0.0)
+
+
+def _filled(cells: np.ndarray, periodic: np.ndarray) -> np.ndarray:
+    """Cells whose other directions are unit vectors across the periodic ones."""
+    if periodic.all():
+        return cells
+    out = np.where(periodic[..., None], cells, 0.0)
+    for cell, known in zip(out, periodic, strict=True):
+        rest = np.linalg.svd(cell)[2][known.sum() :]  # rows that are orthogonal to all lattice vectors
+        cell[~known] = rest
+    return out
+
+
+def _volume(cell: np.ndarray) -> float:
+    return float(abs(np.linalg.det(cell)))
+
+
+def _check_crowds(structures: Structures, first: int) -> None:
+    """Refuse large structures with thousands of atoms on almost one spot."""
+    for s in (structures.counts > MOST_IN_CUBE).nonzero()[:, 0].tolist():
+        positions = structures.positions[structures.offsets[s] : structures.offsets[s + 1]].numpy()
+        _, atoms = np.unique(np.floor(positions / CUBE).astype(np.int64), axis=0, return_counts=True)
+        if atoms.max() > MOST_IN_CUBE:
+            raise InputError(
+                f"Structure {first + s}: {atoms.max():,} atoms stand in a cube of {CUBE} Å. No matter is so dense: "
+                "check the coordinates and their unit of length."
+            )

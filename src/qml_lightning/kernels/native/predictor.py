@@ -1,0 +1,98 @@
+"""The whole prediction path as one call of the native library, in an object that keeps its memory between calls."""
+
+from __future__ import annotations
+
+import weakref
+from ctypes import byref, c_void_p, pointer
+from threading import Lock
+
+import torch
+from torch import Tensor
+
+from ...errors import InputError
+from ..contract import PredictorModel
+from .functions import map_struct, representation_struct
+from .library import OTHERS, FeatureMapStruct, ModelStruct, address, addresses, check, library, shaped
+
+_DOUBLE = torch.float64
+
+
+class NativePredictor:
+    """qml_predictor of the C header: one potential in one precision, with a skin in Å around its neighbour list."""
+
+    def __init__(self, model: PredictorModel, dtype: torch.dtype, skin: float) -> None:
+        p, n, rank = model.representation, model.representation.n_elements, model.projections.shape[2]
+        self._n_elements = n
+        shaped("projections", model.projections, n, p.size, rank)
+        shaped("baseline", model.baseline, n)
+        for f, weights in zip(model.maps, model.weights, strict=True):
+            shaped("weights", weights, f.n_features)
+        representation = representation_struct(p)
+        # the library copies what these point to
+        struct = ModelStruct(
+            pointer(representation),
+            rank,
+            address(model.projections, _DOUBLE),
+            (FeatureMapStruct * n)(*[map_struct(f, _DOUBLE) for f in model.maps]),
+            (c_void_p * n)(*[address(weights, _DOUBLE) for weights in model.weights]),
+            address(model.baseline, _DOUBLE),
+            {torch.float32: 32, torch.float64: 64}[dtype],
+            0,
+            skin,
+        )
+        self._handle = c_void_p()
+        check(library().qml_predictor_create(byref(struct), byref(self._handle)))
+        weakref.finalize(self, library().qml_predictor_destroy, c_void_p(self._handle.value))
+        # its memory serves one call at a time, and Python's threads run side by side inside the library
+        self._lock = Lock()
+
+    def _run(self, name: str, *arguments: int | Tensor | None) -> None:
+        given = addresses(OTHERS[name].split()[1:], arguments)
+        with self._lock:
+            check(getattr(library(), f"qml_{name}")(self._handle, *given, torch.get_num_threads()))
+
+    @property
+    def lists_made(self) -> int:
+        """Number of neighbour lists made so far."""
+        return int(library().qml_predictor_lists_made(self._handle))
+
+    def predict(
+        self, offsets: Tensor, element: Tensor, positions: Tensor, cells: Tensor, periodic: Tensor, *,
+        forces: bool, virial: bool,
+    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:  # fmt: skip
+        """Energies (structures,), those of atoms (atoms,), forces (atoms, 3) and virials (structures, 3, 3).
+
+        A virial is the derivative of the energy by strain, symmetric.
+        """
+        n, n_atoms = len(cells), len(element)
+        shaped("offsets", offsets, n + 1)
+        shaped("positions", positions, n_atoms, 3)
+        shaped("cells", cells, n, 3, 3)
+        shaped("periodic", periodic, n, 3)
+        if offsets[-1] != n_atoms:
+            raise InputError(f"offsets must end with the number of atoms, {n_atoms}, got {int(offsets[-1])}.")
+        energies, atom_energies = torch.empty(n, dtype=_DOUBLE), torch.empty(n_atoms, dtype=_DOUBLE)
+        force = torch.empty(n_atoms, 3, dtype=_DOUBLE) if forces else None
+        strain = torch.empty(n, 3, 3, dtype=_DOUBLE) if virial else None
+        given = (offsets, element, positions, cells, periodic, energies, atom_energies, force, strain)
+        self._run("predictor_predict", n, *given)
+        return energies, atom_energies, force, strain
+
+    def predict_pairs(
+        self, element: Tensor, n_all: int, segments: Tensor, neighbour: Tensor, vectors: Tensor, *,
+        forces: bool, virial: bool,
+    ) -> tuple[Tensor, Tensor | None, Tensor | None]:  # fmt: skip
+        """Energies of the centres, forces on all atoms and the virial (3, 3), from pairs that are known already.
+
+        Of `n_all` atoms the first ones are the centres, one for each entry of `element`; neighbours are int32.
+        """
+        n = len(element)
+        shaped("segments", segments, n * self._n_elements + 1)
+        shaped("neighbour", neighbour, len(vectors))
+        shaped("vectors", vectors, int(segments[-1]), 3)
+        atom_energies = torch.empty(n, dtype=_DOUBLE)
+        force = torch.empty(n_all, 3, dtype=_DOUBLE) if forces else None
+        strain = torch.empty(3, 3, dtype=_DOUBLE) if virial else None
+        given = (element, segments, neighbour, vectors, atom_energies, force, strain)
+        self._run("predictor_predict_pairs", n, n_all, *given)
+        return atom_energies, force, strain

@@ -1,0 +1,403 @@
+"""Data that nobody cleaned: what is dropped, out of range or doubtful is told; clean data read in silence."""
+
+from __future__ import annotations
+
+import re
+import tracemalloc
+import warnings
+import zipfile
+
+import ase.io
+import numpy as np
+import pytest
+import torch
+from ase import Atoms
+from ase.build import bulk, molecule
+from ase.calculators.emt import EMT
+from ase.calculators.singlepoint import SinglePointCalculator
+
+import qml_lightning as qml
+from qml_lightning.datasets import from_ase, load
+from qml_lightning.datasets.doubts import DataWarning
+from qml_lightning.errors import InputError, ResourceError
+from structures_for_tests import rattled
+
+GPA = 1 / 160.21766208  # eV/Å³
+
+
+def ethanols(n: int = 4) -> list[Atoms]:
+    """Rattled ethanol with energies and forces of EMT."""
+    frames = []
+    for k in range(n):
+        atoms = rattled(molecule("CH3CH2OH"), k, 0.05)
+        atoms.calc = EMT()
+        labels = {"energy": atoms.get_potential_energy(), "forces": atoms.get_forces()}
+        atoms.calc = SinglePointCalculator(atoms, **labels)
+        frames.append(atoms)
+    return frames
+
+
+def written(path, frames, **format_):
+    ase.io.write(path, frames, **format_)
+    return path
+
+
+def renamed(path, *pairs):
+    text = path.read_text()
+    for old, new in pairs:
+        text = text.replace(old, new)
+    path.write_text(text)
+    return path
+
+
+# labels that are dropped
+
+
+def test_an_energy_under_another_name_stops_the_reading_and_is_named_with_its_option(tmp_path):
+    path = renamed(written(tmp_path / "set.extxyz", ethanols()), ("energy=", "TotEnergy="), ("forces:R", "force:R"))
+    with pytest.raises(InputError, match=r"TotEnergy may hold them. Add --energy-key TotEnergy .*--energy-key \"\""):
+        load(path)
+    assert load(path, energy_key="TotEnergy").labels.kinds == ("energies", "forces")
+    assert load(path, energy_key="").labels.kinds == ("forces",)
+
+
+@pytest.mark.parametrize("name", ["my_forces", "gradient", "F"])
+def test_forces_under_another_name_stop_the_reading(tmp_path, name):
+    path = renamed(written(tmp_path / "set.extxyz", ethanols()), ("forces:R", f"{name}:R"))
+    with pytest.raises(InputError, match=rf"--forces-key {name}") as error:
+        load(path)
+    assert ("other sign" in str(error.value)) == (name == "gradient")
+    assert load(path, forces_key=name).labels.kinds == ("energies", "forces")
+
+
+def test_forces_of_an_npz_file_under_another_name_stop_the_reading(tmp_path):
+    arrays = {"z": np.array([8, 1, 1]), "R": np.random.default_rng(0).normal(size=(6, 3, 3)), "E": np.zeros(6)}
+    np.savez(tmp_path / "set.npz", **arrays, my_forces=arrays["R"])
+    with pytest.raises(InputError, match=r"my_forces may hold them. Add --forces-key my_forces"):
+        load(tmp_path / "set.npz", energy_unit="eV", length_unit="Å")
+
+
+def test_weights_and_error_bars_are_no_energies(tmp_path):
+    frames = ethanols()
+    for atoms in frames:
+        atoms.calc = SinglePointCalculator(atoms, forces=atoms.get_forces())
+        atoms.info |= {"energy_sigma": 0.1, "config_energy_weight": 2.0, "energy_unit": "eV"}
+    assert load(written(tmp_path / "set.extxyz", frames)).labels.kinds == ("forces",)
+
+
+def test_arrays_that_are_read_and_those_that_are_not_are_told(tmp_path):
+    frames = ethanols()
+    for atoms in frames:
+        atoms.info["dipole_size"] = 1.0
+        atoms.arrays["hirshfeld"] = np.ones(len(atoms))
+    notes = load(written(tmp_path / "set.extxyz", frames)).source.notes
+    assert notes == ("read energy (calculator), forces (calculator); not read: dipole_size, hirshfeld",)
+
+
+def test_frames_without_an_energy_among_others_are_told(tmp_path):
+    frames = ethanols()
+    frames[2].calc = SinglePointCalculator(frames[2], forces=frames[2].get_forces())
+    assert "1 of 4 frames have no energy (first: 2)" in load(written(tmp_path / "set.extxyz", frames)).source.notes
+
+
+# stress and cells
+
+
+def crystals(n: int = 3) -> list[Atoms]:
+    frames = []
+    for k in range(n):
+        atoms = rattled(bulk("Cu", cubic=True), k, 0.1)
+        atoms.calc = EMT()
+        labels = {"energy": atoms.get_potential_energy(), "forces": atoms.get_forces(), "stress": atoms.get_stress()}
+        atoms.calc = SinglePointCalculator(atoms, **labels)
+        frames.append(atoms)
+    return frames
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("GPa", GPA), ("kbar", 0.1 * GPA), ("-kB", -0.1 * GPA), ("eV/A^3", 1.0)])
+def test_stress_may_have_a_unit_of_its_own(tmp_path, unit, factor):
+    frames = crystals()
+    wanted = np.array([atoms.get_stress(voigt=False) for atoms in frames])
+    for atoms in frames:
+        atoms.calc.results["stress"] = atoms.calc.results["stress"] / factor
+    path = written(tmp_path / "set.extxyz", frames)
+    assert np.allclose(load(path, stress_unit=unit).labels.stress, wanted, rtol=1e-6)
+    for atoms in frames:
+        atoms.info["stress_unit"] = unit
+    assert np.allclose(load(written(path, frames)).labels.stress, wanted, rtol=1e-6)
+    with pytest.raises(InputError, match=r"Mixed units: --stress-unit says MPa"):
+        load(path, stress_unit="MPa")
+
+
+def test_an_npz_file_states_its_unit_of_stress(tmp_path):
+    arrays = {
+        "z": np.array([29]),
+        "R": np.zeros((2, 1, 3)),
+        "E": np.zeros(2),
+        "cell": np.tile(3 * np.eye(3), (2, 1, 1)),
+    }
+    np.savez(tmp_path / "set.npz", **arrays, stress=np.ones((2, 6)), units="eV, Å", stress_unit="kbar")
+    assert torch.allclose(load(tmp_path / "set.npz").labels.stress, torch.tensor(0.1 * GPA, dtype=torch.float64))
+
+
+def test_virials_have_no_unit_of_stress(tmp_path):
+    frames = crystals()
+    for atoms in frames:
+        atoms.info["virial"] = np.eye(3)
+        del atoms.calc.results["stress"]
+    with pytest.raises(InputError, match=r"virials.*which are energies.*Leave out --stress-unit"):
+        load(written(tmp_path / "set.extxyz", frames), stress_unit="kbar")
+
+
+def test_a_crystal_that_is_not_periodic_is_warned_of_and_a_box_around_a_molecule_is_noted(tmp_path):
+    frames = crystals()
+    for atoms in frames:
+        atoms.pbc = False
+        atoms.calc = SinglePointCalculator(atoms, energy=1.0)
+    with pytest.warns(DataWarning, match=r'3 of 3 frames have a cell but pbc="F F F".*write pbc="T T T"'):
+        load(written(tmp_path / "set.extxyz", frames))
+    boxed = ethanols()
+    for atoms in boxed:
+        atoms.cell = [12, 12, 12]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        notes = load(written(tmp_path / "boxed.extxyz", boxed)).source.notes
+    assert any('pbc="F F F"' in note for note in notes)
+
+
+# charges, smeared energies
+
+
+def test_charges_that_differ_are_told_to_be_unmodelled(tmp_path):
+    frames = ethanols()
+    for k, atoms in enumerate(frames):
+        atoms.info["charge"] = k % 2
+    with pytest.warns(DataWarning, match=r"charge differs between frames \(0 … 1\).*not modelled"):
+        data = load(written(tmp_path / "set.extxyz", frames))
+    assert data.source.varies == ("charge",)
+    for atoms in frames:
+        atoms.info["charge"] = 1
+    assert "all frames have charge 1" in load(written(tmp_path / "set.extxyz", frames)).source.notes[0]
+
+
+def test_the_energy_that_belongs_to_the_forces_is_read_where_ase_gives_it(tmp_path):
+    frames = ethanols()
+    for atoms in frames:
+        atoms.calc.results["free_energy"] = atoms.calc.results["energy"] - 0.02
+    data = load(written(tmp_path / "set.traj", frames))
+    assert data.source.keys["energies"] == "free_energy (calculator)"
+    assert "free_energy is read" in data.source.notes[0]
+    assert "up to 0.02" in data.source.notes[0]
+    assert data.labels.energies.tolist() == [atoms.calc.results["free_energy"] for atoms in frames]
+    other = load(tmp_path / "set.traj", energy_key="energy")
+    assert other.labels.energies.tolist() == [atoms.calc.results["energy"] for atoms in frames]
+
+
+def test_a_file_in_hartree_that_is_read_in_ev_is_doubted_with_the_right_units(tmp_path):
+    data = load("ethanol:train@0:40")
+    hartree, bohr = 27.211386, 0.529177
+    frames = []
+    for s in range(40):
+        one = data.select([s])
+        atoms = Atoms(one.structures.numbers.numpy(), one.structures.positions.numpy())
+        atoms.info["energy"] = float(one.labels.energies) / hartree
+        atoms.arrays["forces"] = one.labels.forces.numpy() / hartree * bohr
+        frames.append(atoms)
+    path = written(tmp_path / "set.extxyz", frames)
+    with pytest.warns(DataWarning, match=r"Try --energy-unit Hartree --force-unit Hartree/Bohr"):
+        load(path)
+    told = load(path, energy_unit="Hartree", force_unit="Hartree/Bohr")
+    assert torch.allclose(told.labels.forces, data.labels.forces, atol=1e-5)
+
+
+# numbers that cannot be
+
+
+def test_forces_that_are_all_zero_are_refused(tmp_path):
+    frames = ethanols()
+    for atoms in frames:
+        atoms.calc.results["forces"] = np.zeros((9, 3))
+    path = written(tmp_path / "set.extxyz", frames)
+    with pytest.raises(InputError, match=r"All forces of set.extxyz are zero.*--forces-key \"\""):
+        load(path)
+    assert load(path, forces_key="").labels.kinds == ("energies",)
+
+
+@pytest.mark.parametrize("where", ["in the middle", "for all frames"])
+def test_an_atom_without_a_number_is_refused_and_not_dropped(tmp_path, where):
+    numbers = np.tile([8, 1, 1], (4, 1))
+    numbers[1, 1] = 0
+    arrays = {"R": np.random.default_rng(0).normal(size=(4, 3, 3)), "E": np.zeros(4)}
+    np.savez(tmp_path / "set.npz", z=numbers if where == "in the middle" else np.array([8, 1, 0]), **arrays)
+    with pytest.raises(InputError, match=r"z has a 0, which is no atomic number"):
+        load(tmp_path / "set.npz", energy_unit="eV", length_unit="Å")
+
+
+@pytest.mark.parametrize(
+    ("factor", "says"), [(1e8, r"coordinate of .*e\+08 Å.*unit of length"), (20, "do not interact")]
+)
+def test_coordinates_in_a_wrong_unit_are_told(tmp_path, factor, says):
+    frames = ethanols()
+    for atoms in frames:
+        atoms.positions *= factor
+        atoms.calc = SinglePointCalculator(atoms, energy=1.0)
+    path = written(tmp_path / "set.extxyz", frames)
+    warnings.simplefilter("error", DataWarning)  # pytest undoes it
+    with pytest.raises((InputError, DataWarning), match=says):
+        load(path)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_file_whose_last_number_is_cut_is_refused(tmp_path, n):
+    path = written(tmp_path / "set.extxyz", ethanols(n))
+    whole = path.read_text()
+    path.write_text(whole.rstrip("\n"))
+    assert len(load(path)) == n  # only the new line is missing
+    path.write_text(whole.rstrip("\n")[:-3])
+    with pytest.raises(InputError, match=r"may be cut.*has fewer digits than the others"):
+        load(path)
+
+
+# sizes that a file declares and does not have
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1\nProperties=species:S:1:pos:R:3:forces:R:999999999 energy=1\nH 0 0 0 0 0 0\n", "1,000,000,003 columns"),
+        ("99999999999\nProperties=species:S:1:pos:R:3\nH 0 0 0\n", r"says 99,999,999,999 atoms.*ends after 1"),
+        ("2\nProperties=species:S:1:pos:R:0\nH 0 0 0\nH 0 0 1\n", "Wanted name:type:columns"),
+        (
+            "1\nProperties=species:S:1:pos:R:3 energy=1\nH 0 0 0\n3\nProperties=species:S:1:pos:R:3\nH 0 0 0\n",
+            "frame 1",
+        ),
+    ],
+)
+def test_more_atoms_or_columns_than_the_file_holds_are_refused_without_memory(tmp_path, text, says):
+    path = tmp_path / "set.extxyz"
+    path.write_text(text)
+    tracemalloc.start()
+    with pytest.raises(InputError, match=says):
+        load(path)
+    assert tracemalloc.get_traced_memory()[1] < 50e6
+    tracemalloc.stop()
+
+
+def npz_bomb(path, shape: str, data: bytes, compression=zipfile.ZIP_DEFLATED):
+    header = f"{{'descr': '<f8', 'fortran_order': False, 'shape': {shape}, }}"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    with zipfile.ZipFile(path, "w", compression) as file:
+        with file.open("coords.npy", "w") as member:
+            member.write(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode() + data)
+        file.writestr("energies.npy", b"")
+    return path
+
+
+@pytest.mark.parametrize("shape", ["(100000000, 3, 3)", "(10**30, 3, 3)", "(-1, 3, 3)", "('a',)", "(2.5,)"])
+def test_an_npz_header_that_lies_about_the_size_is_refused(tmp_path, shape):
+    with pytest.raises(InputError, match=r"set\.npz"):
+        load(npz_bomb(tmp_path / "set.npz", shape, bytes(720)), energy_unit="eV")
+
+
+def test_a_small_npz_file_that_fills_the_memory_is_refused_before_it_does(tmp_path):
+    n = 5_000_000  # 360 MB of zeros in 350 kB
+    path = npz_bomb(tmp_path / "set.npz", f"({n}, 3, 3)", bytes(72 * n))
+    assert path.stat().st_size < 1e6
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"'coords' says 0.3 GiB in .* bytes of the file"):
+        load(path, energy_unit="eV")
+    assert tracemalloc.get_traced_memory()[1] < 50e6
+    tracemalloc.stop()
+
+
+def test_an_npz_file_larger_than_the_memory_is_a_lack_of_memory(tmp_path, monkeypatch):
+    np.savez(tmp_path / "set.npz", z=np.ones(100, int), R=np.random.default_rng(0).normal(size=(100, 100, 3)))
+    monkeypatch.setattr("qml_lightning.datasets.archive.available_memory", lambda: 100_000)
+    with pytest.raises(ResourceError, match=r"Reading 'R' of set.npz needs"):
+        load(tmp_path / "set.npz")
+
+
+def test_a_broken_npz_file_is_not_called_a_pickle(tmp_path):
+    (tmp_path / "set.npz").write_bytes(b"something else entirely")
+    with pytest.raises(InputError, match=r"not a .npz file") as error:
+        load(tmp_path / "set.npz", energy_unit="eV")
+    assert "pickle" not in str(error.value)
+
+
+# slices, names and units that are nonsense
+
+
+def test_slices_run_backwards_and_steps_of_zero_are_refused(tmp_path):
+    path = written(tmp_path / "set.extxyz", ethanols())
+    forwards = load(path).labels.energies
+    assert torch.equal(load(f"{path}@::-1").labels.energies, forwards.flip(0))
+    assert torch.equal(load("ethanol:test@5::-2").labels.energies, load("ethanol:test@0:6").labels.energies[[5, 3, 1]])
+    for source in (path, "ethanol"):
+        with pytest.raises(InputError, match=r"@::0 has a step of 0"):
+            load(f"{source}@::0")
+
+
+def test_the_home_of_nobody_is_refused():
+    with pytest.raises(InputError, match=r"no such user"):
+        load("~nobody-of-that-name/set.npz")
+
+
+def test_a_unit_that_is_not_text_is_unknown(tmp_path):
+    arrays = {"z": np.array([8, 1, 1]), "R": np.random.default_rng(0).normal(size=(6, 3, 3)), "E": np.zeros(6)}
+    np.savez(tmp_path / "set.npz", **arrays, energy_unit=np.array(b"\xff\xfe"))
+    with pytest.raises(InputError, match=r"energy unit is .* unknown. Add --energy-unit"):
+        load(tmp_path / "set.npz")
+
+
+# structures in memory
+
+
+def test_fit_takes_structures_of_ase_with_their_labels():
+    recipe = qml.recipes.DEFAULT
+    small = qml.recipes.replace(recipe, rank=16, features=qml.recipes.replace(recipe.features, n_features=64))
+    potential = qml.fit(ethanols(6), small)
+    assert potential.provenance.structures == 6
+    with pytest.raises(InputError, match=r"load_dataset\('set.extxyz'\)"):
+        qml.fit("set.extxyz", small)
+    with pytest.raises(InputError, match=r"wanted a structure of ASE \(Atoms\), got int"):
+        qml.fit([1, 2], small)
+
+
+def test_results_of_a_calculator_that_several_structures_share_are_refused():
+    shared = EMT()
+    frames = [rattled(molecule("CH4"), k) for k in range(3)]
+    for atoms in frames:
+        atoms.calc = shared
+        atoms.get_forces()
+    with pytest.raises(InputError, match=r"frame 0: the results of its calculator belong to other positions"):
+        from_ase(frames)
+
+
+# clean data
+
+CLEAN = [
+    *(f"rmd17_{name}" for name in ("aspirin", "benzene", "ethanol", "uracil")),
+    *(f"md17_{name}_2k" for name in ("aspirin", "ethanol", "uracil")),
+    "3bpa", "qm9@0:3000", "qm7", "small_mols", *(f"zuo2020_{name}" for name in ("Li", "Mo", "Si", "Cu")),
+    "snap_Ta", "snap_InP", "water_pbe0ts", "ethanol",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean_data_are_read_without_a_warning_or_a_note(shared_data, name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        data = load(name, data_folder=shared_data)
+    assert data.source.notes == ()
+
+
+@pytest.mark.parametrize("name", CLEAN)
+def test_clean_data_that_went_through_extended_xyz_are_read_without_a_warning(shared_data, tmp_path, name):
+    data = load(name, data_folder=shared_data, limit=60)
+    labels = {kind: getattr(data.labels, kind) for kind in data.labels.kinds}
+    qml.datasets.write_extxyz(tmp_path / "set.extxyz", data.structures, **labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        again = load(tmp_path / "set.extxyz", labels="required")
+    assert again.labels.kinds == data.labels.kinds
+    assert not [note for note in again.source.notes if re.search("pbc|charge|zero", note)]
