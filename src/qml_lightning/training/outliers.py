@@ -32,7 +32,7 @@ RECIPE = Recipe(
     projection_samples=500,
     precision="float32",
 )
-FEWEST = 40  # structures: below this the tail of the residuals is not known
+FEWEST = 50  # structures: below this the tail of the residuals is not known
 MOST_ROWS = 40_000  # of the small fit; structures beyond them are predicted by it
 MOST_ROWS_FOR_RIDGE = 6_000  # of each half of the data by which its ridge is found
 RIDGES = tuple(10.0**power for power in range(-9, 3))
