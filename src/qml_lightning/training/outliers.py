@@ -19,13 +19,13 @@ from ..model.baseline import Baseline
 from ..model.basis import Basis, ReadyBasis
 from ..model.features import FeatureSettings
 from ..model.recipe import Recipe
-from ..model.representations.fchl19 import FCHL19
+from ..model.representations import SMALL
 from .problem import VOIGT, Problem
 from .rows import Pass, row_factors, write_rows
 
 # Small: it takes seconds, and is good enough to tell a wrong label from a right one.
 RECIPE = Recipe(
-    FCHL19(cutoff=5.0, n_radial2=16, n_radial3=10, weight3=0.2, angular="series", n_angular=3),
+    SMALL,
     rank=64,
     features=FeatureSettings(n_features=1024, paired=True),
     energy_weight=1.0,
