@@ -6,6 +6,7 @@ from .ablation import ABLATION
 from .accuracy import ACCURACY
 from .choice import CHOICE
 from .distributed import DISTRIBUTED
+from .energy_noise import ENERGY_NOISE
 from .exact import EXACT
 from .feature_maps import FEATURE_MAPS
 from .gram_precision import GRAM_PRECISION
@@ -19,6 +20,6 @@ from .ranks import RANKS
 from .ridges import RIDGES
 
 BENCHMARKS = (
-    ABLATION, ACCURACY, CHOICE, DISTRIBUTED, EXACT, FEATURE_MAPS, GRAM_PRECISION, ITERATIVE, MONTE_CARLO,
+    ABLATION, ACCURACY, CHOICE, DISTRIBUTED, ENERGY_NOISE, EXACT, FEATURE_MAPS, GRAM_PRECISION, ITERATIVE, MONTE_CARLO,
     MONTE_CARLO_ERRORS, OUT_OF_CORE, OUTLIERS, PRECISION, RANKS, RIDGES,
 )  # fmt: skip

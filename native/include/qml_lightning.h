@@ -50,7 +50,7 @@ typedef struct {
   int32_t n_radial3;          /* grid points of the three-body part */
   int32_t n_angular;          /* angular functions per radial one: 2 for the pair, N for the series cos(n theta), n < N */
   int32_t angular;            /* QML_ANGULAR_PAIR: {cos, sin}; QML_ANGULAR_SERIES: cos(n theta) */
-  int32_t reserved;           /* 0 */
+  int32_t cutoff_power;       /* 1: fc = (cos(pi r / cutoff) + 1) / 2; 2: its square, smooth to the third derivative */
   double cutoff;
   double eta2, eta3;
   double decay2, decay3;      /* N2, N3 */

@@ -100,6 +100,15 @@ def test_frames_without_an_energy_among_others_are_told(tmp_path):
     assert "1 of 4 frames have no energy (first: 2)" in load(written(tmp_path / "set.extxyz", frames)).source.notes
 
 
+def test_an_energy_beside_that_of_the_calculator_is_told_and_can_be_read():
+    frames = ethanols()
+    for atoms in frames:
+        atoms.info["energy"] = -5.0
+    data = from_ase(frames)
+    assert data.source.notes == ("read energy (calculator), forces (calculator); not read: energy (file)",)
+    assert from_ase(frames, energy_key="energy (file)").labels.energies.tolist() == [-5.0] * 4
+
+
 # stress and cells
 
 

@@ -50,8 +50,8 @@ class Call:
 
 STRUCTS: dict[str, type[Structure]] = {"representation": RepresentationStruct, "parameters": FCHL19Struct,
                                        "map": FeatureMapStruct, "model": ModelStruct}  # fmt: skip
-INT32 = ("threads", "kind", "n_elements", "n_radial2", "n_radial3", "n_angular", "angular", "reserved", "n_transforms",
-         "paired", "precision")  # fmt: skip
+INT32 = ("threads", "kind", "n_elements", "n_radial2", "n_radial3", "n_angular", "angular", "cutoff_power", "reserved",
+         "n_transforms", "paired", "precision")  # fmt: skip
 
 
 def places(call: Call) -> Iterator[tuple[dict, str, str]]:

@@ -162,7 +162,7 @@ def tangent_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
 # ---- FCHL19 ----------------------------------------------------------------------------------------------------------
 
 FCHL19_LENGTHS = ("n_radial2", "n_radial3", "n_angular")
-FCHL19_WORDS = {"cutoff": (0.0, -1.0, 1e200), "eta2": (0.0, -1.0), "eta3": (0.0, 1e6), "reserved": (1,),
+FCHL19_WORDS = {"cutoff": (0.0, -1.0, 1e200), "eta2": (0.0, -1.0), "eta3": (0.0, 1e6), "cutoff_power": (0, 3),
                 "angular": (2, -1), "n_elements": (0,), "threads": (0,), "kind": (1, -1)}  # fmt: skip
 
 
@@ -173,7 +173,7 @@ def drawn_parameters(random: np.random.Generator) -> tuple[dict[str, object], FC
          "n_angular": 2 if angular == "pair" else int(random.integers(1, 8))}  # fmt: skip
     reals = {"cutoff": float(random.uniform(3, 8)), "eta2": 0.3, "eta3": 2.7, "decay2": 1.8, "decay3": 0.6,
              "weight3": 13.0}  # fmt: skip
-    parameters = {**n, "angular": ["pair", "series"].index(angular), "reserved": 0, **reals}
+    parameters = {**n, "angular": ["pair", "series"].index(angular), "cutoff_power": 1, **reals}
     given = {"kind": 0, "reserved": 0, "parameters": parameters}
     return given, FCHL19Arguments(angular=angular, **n, **reals)  # type: ignore[arg-type]
 

@@ -36,6 +36,7 @@ PARAMETERS = {
     "fine grids": replace(PAIR, n_radial2=37, n_radial3=53),
     "coarse grids": replace(PAIR, n_radial2=1, n_radial3=3),
     "narrow Gaussians": replace(PAIR, eta3=20.0, cutoff=8.0),
+    "smooth cutoff": replace(SERIES, cutoff_power=2),
 }
 # neighbours of each element around each centre: none, absent elements, rows shorter and longer than any vector
 COUNTS = [(0, 0, 0), (1, 0, 0), (0, 0, 2), (0, 9, 0), (5, 6, 6), (16, 0, 1), (7, 20, 13), (3, 1, 4)]
@@ -99,7 +100,7 @@ def naive(p: FCHL19Arguments, s: Surroundings, real: type[np.floating] = np.floa
     pi = real(np.pi) + real(1.2246467991473532e-16)  # what a double lacks of π
 
     def fc(r):
-        return 0.5 * (np.cos(pi * r / p.cutoff) + 1)
+        return (0.5 * (np.cos(pi * r / p.cutoff) + 1)) ** p.cutoff_power
 
     def cosine_between(u, v):
         return np.dot(u, v) / (np.linalg.norm(u) * np.linalg.norm(v))

@@ -124,3 +124,12 @@ def test_one_composition_is_told_to_give_no_single_reference_energies():
 def test_reference_energies_that_cannot_be_are_refused(energies):
     with pytest.raises(InputError, match=r"Wanted reference energies in eV by atomic number"):
         given_baseline(energies, (1,))
+
+
+def test_free_atoms_with_another_zero_are_not_used_and_told():
+    free = structures_from_ase([molecule("CH4"), molecule("H2O"), molecule("CH3OH"), *map(Atoms, "HCO")])
+    energies = _energies(free)
+    energies[3:] = 0.0  # as some programs count from free atoms
+    with pytest.warns(UserWarning, match=r"free atoms of the data \(H, C, O\) are not used.* eV per atom"):
+        found = found_baseline(free, energies, (1, 6, 8))
+    assert not found.fixed

@@ -180,6 +180,21 @@ def test_a_neighbour_fades_at_the_cutoff(kernels):
     assert np.abs(gradient[0, :, 2]).max() < 1e-4
 
 
+@pytest.mark.parametrize(("power", "smooth"), [(1, False), (2, True)])
+def test_the_second_derivative_is_continuous_at_the_cutoff_with_the_power_of_two(kernels, power, smooth):
+    representation = replace(COSINE_SERIES, cutoff_power=power)
+
+    def gradient(distance: float):
+        atoms = Atoms("HHO", [[0, 0, 0], [0, 0.8, 0.3], [0, 0, distance]])
+        return _values_and_gradient(kernels, representation, atoms, (1, 8))[1][0, :, 2, 2]
+
+    step = 1e-3
+    # outside, the neighbour has no gradient at all: the slope of the gradient just inside is the jump of the Hessian
+    jump = np.abs(gradient(6.0 - step) / step).max()
+    near = np.abs((gradient(4.0 + step) - gradient(4.0)) / step).max()  # size of second derivatives elsewhere
+    assert (jump < 1e-4 * near) == smooth
+
+
 def test_permuted_and_rotated_atoms_have_the_same_environments(kernels):
     atoms = rattled(kinds()["molecule"], 5)
     elements = (1, 6, 8)

@@ -159,13 +159,16 @@ private:
     // fc = (cos(pi r / cutoff) + 1) / 2 = cos^2(pi r / (2 cutoff)): no cancellation near the cutoff
     const Vector<real> sine = sine_of_quarter_turns<real>(distance * real(1 / p.cutoff));
     const Vector<real> cosine = sine_of_quarter_turns<real>((real(p.cutoff) - distance) * real(1 / p.cutoff));
-    const Vector<real> fc = cosine * cosine, fc_slope = real(-pi / p.cutoff) * sine * cosine;
+    const real power = real(p.cutoff_power);
+    const Vector<real> fc1 = cosine * cosine, fc = p.cutoff_power == 1 ? fc1 : fc1 * fc1;
+    const Vector<real> fc1_slope = real(-pi / p.cutoff) * sine * cosine;
+    const Vector<real> fc_slope = p.cutoff_power == 1 ? fc1_slope : real(2) * fc1 * fc1_slope;
 
     const Vector<real> power3 = inverse_power<real>(r2, real(0.5 * p.decay3));
     store(weight + slot, fc * power3);
     // at the cutoff itself the weight is 0 and the derivative of its logarithm infinite: there it becomes a large number
     const Vector<real> nonzero = cosine > real(1e-20) ? cosine : broadcast<real>(1e-20);
-    store(weight_slope + slot, -inverse * fma(sine / nonzero, real(pi / p.cutoff), real(p.decay3) * inverse));
+    store(weight_slope + slot, -inverse * fma(sine / nonzero, power * real(pi / p.cutoff), real(p.decay3) * inverse));
 
     const Vector<real> variance = logarithm_of_one_plus<real>(real(p.eta2) / r2);
     const Vector<real> variance_slope = real(-2 * p.eta2) * inverse / (r2 + real(p.eta2));

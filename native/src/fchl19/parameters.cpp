@@ -19,7 +19,8 @@ RepresentationShape check(const char *function, const void *parameters, int) {
          p->angular);
   if (p->angular == QML_ANGULAR_PAIR && p->n_angular != 2)
     fail(QML_BAD_ARGUMENT, "%s: the angular pair has n_angular 2, got %d.", function, p->n_angular);
-  if (p->reserved != 0) fail(QML_BAD_ARGUMENT, "%s: reserved must be 0, got %d.", function, p->reserved);
+  if (p->cutoff_power != 1 && p->cutoff_power != 2)
+    fail(QML_UNSUPPORTED, "%s: the cutoff function has the power 1 or 2, got %d.", function, p->cutoff_power);
   for (const double value : {p->cutoff, p->eta2, p->eta3, p->decay2, p->decay3, p->weight3})
     if (!std::isfinite(value)) fail(QML_NOT_FINITE, "%s: a parameter is infinite or undefined.", function);
   if (!(p->cutoff > 0) || !(p->eta2 > 0) || !(p->eta3 > 0))

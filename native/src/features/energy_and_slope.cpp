@@ -41,10 +41,10 @@ void contract(const Map &map, const Back &back, const Frequencies<real> &frequen
               int64_t first_block, int64_t last_block, const Vector<real> *x, Vector<real> *scratch,
               Vector<wide> *back_scratch, double *energy, Vector<wide> *slope) {
   typedef Vector<wide> W;
-  constexpr int share = Map::share, parts = parts_of<wide, real>;
+  constexpr int share = Map::share, parts = parts_of<wide, real>, halves = parts_of<double, wide>;
   for (int64_t block = first_block; block < last_block; ++block) {
     const int64_t first = block * map.block_size();
-    W sum[parts] = {};
+    Vector<double> sum[parts * halves] = {};
     map.there_and_back(back, block, x, scratch, back_scratch, slope, [&](auto n, int at, const Vector<real> *y, auto &gradient)
                            QML_INLINE_LAMBDA {
       Parted<wide, real, decltype(n)::value> cosines, sines;
@@ -57,18 +57,27 @@ void contract(const Map &map, const Back &back, const Frequencies<real> &frequen
       cosines.settle(), sines.settle();
       unroll<parts>([&](auto part) QML_INLINE_LAMBDA {
         constexpr int p = decltype(part)::value;
+        Parted<double, wide, decltype(n)::value> terms;
         unroll<decltype(n)::value>([&](auto i) QML_INLINE_LAMBDA {
           const int64_t f = first + (at + decltype(i)::value) * share;
           const W cosine = cosines.template read<p>(decltype(i)::value), sine = sines.template read<p>(decltype(i)::value);
-          sum[p] = fma(cosine, spread<wide, share>(weights.energy_cos + f), sum[p]);
-          sum[p] = fma(sine, spread<wide, share>(weights.energy_sin + f), sum[p]);
+          terms.values[decltype(i)::value] = fma(sine, spread<wide, share>(weights.energy_sin + f),
+                                                 cosine * spread<wide, share>(weights.energy_cos + f));
           gradient[p][decltype(i)::value] = fma(sine, spread<wide, share>(weights.slope_sin + f),
                                                 cosine * spread<wide, share>(weights.slope_cos + f));
         });
+        // Weights are many times larger than the energy: a sum in float would lose ten times what sines and cosines do,
+        // and the energy would depend on the order of its terms, so on what else is in the batch.
+        terms.settle();
+        unroll<halves>([&](auto half) QML_INLINE_LAMBDA {
+          constexpr int h = decltype(half)::value;
+          unroll<decltype(n)::value>([&](auto i) QML_INLINE_LAMBDA {
+            sum[p * halves + h] += terms.template read<h>(decltype(i)::value);
+          });
+        });
       });
     });
-    // `wide` within a block, double between blocks
-    for (int i = 0; i < lanes_of<real>; ++i) energy[i] += double(sum[i / lanes_of<wide>][i % lanes_of<wide>]);
+    for (int i = 0; i < lanes_of<real>; ++i) energy[i] += sum[i / lanes_of<double>][i % lanes_of<double>];
   }
 }
 

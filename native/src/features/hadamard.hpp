@@ -4,7 +4,9 @@
 // share of register k. That serves fewer vectors at once, at the price of shuffles for the innermost butterflies.
 //
 // A transform of outer * inner registers is a butterfly of `outer` registers at stride `inner` and one of `inner`
-// neighbouring registers, in any order. Consecutive transforms take turns, so that the butterfly that ends one and the
+// neighbouring registers, in any order. A butterfly that begins inside goes upwards, from neighbours to those far apart,
+// and one that begins outside goes downwards: so each sum is rounded in the same order however many lanes share a vector,
+// and an atom has the same features alone and in a batch. Consecutive transforms take turns, so that the butterfly that ends one and the
 // butterfly that begins the next share a trip through the registers, the sign diagonal between them. The order is
 // chosen so that the last transform ends with the inner one: there the feature is made and, in the fused kernel, the
 // way back begins.
@@ -16,26 +18,44 @@
 namespace qml {
 namespace QML_ISA {
 
+enum class Order { up, down };
+
 // H v of entries +-1, in registers.
-template <int size, class V> QML_INLINE void butterfly(V *v) {
+template <int size, Order order, class V> QML_INLINE void butterfly(V *v) {
   if constexpr (size > 1) {
     constexpr int half = size / 2;
+    if constexpr (order == Order::up) {
+      butterfly<half, order>(v);
+      butterfly<half, order>(v + half);
+    }
     unroll<half>([&](auto i) QML_INLINE_LAMBDA {
       constexpr int k = decltype(i)::value;
       const V a = v[k], b = v[k + half];
       v[k] = a + b;
       v[k + half] = a - b;
     });
-    butterfly<half>(v);
-    butterfly<half>(v + half);
+    if constexpr (order == Order::down) {
+      butterfly<half, order>(v);
+      butterfly<half, order>(v + half);
+    }
   }
 }
 
 // H D v; the signs cost half an operation each, as they ride on the fused multiply-adds of the first layer.
-template <int size, int share, class real, class V>
+template <int size, int share, Order order, class real, class V>
 QML_INLINE void butterfly_signed(V *v, const real *signs, int stride) {
   if constexpr (size == 1) {
     v[0] *= spread<real, share>(signs);
+  } else if constexpr (order == Order::up && size > 2) {
+    constexpr int half = size / 2;
+    butterfly_signed<half, share, order>(v, signs, stride);
+    butterfly_signed<half, share, order>(v + half, signs + half * stride * share, stride);
+    unroll<half>([&](auto i) QML_INLINE_LAMBDA {
+      constexpr int k = decltype(i)::value;
+      const V a = v[k], b = v[k + half];
+      v[k] = a + b;
+      v[k + half] = a - b;
+    });
   } else {
     constexpr int half = size / 2;
     unroll<half>([&](auto i) QML_INLINE_LAMBDA {
@@ -45,8 +65,8 @@ QML_INLINE void butterfly_signed(V *v, const real *signs, int stride) {
       v[k] = fma(a, sign, b);
       v[k + half] = fma(a, sign, -b);
     });
-    butterfly<half>(v);
-    butterfly<half>(v + half);
+    butterfly<half, order>(v);
+    butterfly<half, order>(v + half);
   }
 }
 
@@ -57,12 +77,14 @@ template <class V, int distance, int... lane> QML_INLINE V lane_signs(Indices<la
   return V{((lane & distance) ? -1 : 1)...};
 }
 // The butterflies between the lanes that share a vector.
-template <class real, int share, int distance = 1> QML_INLINE void butterfly_lanes(Vector<real> &v) {
-  if constexpr (distance < share) {
+template <class real, int share, Order order> QML_INLINE void butterfly_lanes(Vector<real> &v) {
+  if constexpr (share > 1) {
     typedef Vector<real> V;
     typedef Counted<lanes_of<real>> Lanes;
+    constexpr int distance = share / 2;
+    if constexpr (order == Order::up) butterfly_lanes<real, distance, order>(v);
     v = fma(v, lane_signs<V, distance>(Lanes{}), swap_lanes<V, distance>(v, Lanes{}));
-    butterfly_lanes<real, share, 2 * distance>(v);
+    if constexpr (order == Order::down) butterfly_lanes<real, distance, order>(v);
   }
 }
 
@@ -152,18 +174,28 @@ private:
         to[start(group) + decltype(i)::value * stride] = v[decltype(i)::value];
       });
     }
+    // The butterfly that ends a transform, and the one that begins the next.
+    static constexpr Order ending = inside ? Order::down : Order::up, beginning = inside ? Order::up : Order::down;
     static QML_INLINE void transform(V *v) {
-      butterfly<width>(v);
-      share_lanes(v);
+      butterfly<width, ending>(v);
+      share_lanes<ending>(v);
     }
     static QML_INLINE void transform_signed(V *v, const real *signs, int group) {
-      butterfly_signed<width, share>(v, signs + start(group) * share, stride);
-      share_lanes(v);
+      const real *own = signs + start(group) * share;
+      if constexpr (inside && share > 1) { // upwards: lanes come first
+        unroll<width>([&](auto i) QML_INLINE_LAMBDA {
+          v[decltype(i)::value] *= spread<real, share>(own + decltype(i)::value * stride * share);
+        });
+        share_lanes<beginning>(v);
+        butterfly<width, beginning>(v);
+      } else {
+        butterfly_signed<width, share, beginning>(v, own, stride);
+      }
     }
     // Between lanes only inside, where each transform comes by once.
-    static QML_INLINE void share_lanes(V *v) {
+    template <Order order> static QML_INLINE void share_lanes(V *v) {
       if constexpr (inside)
-        unroll<width>([&](auto i) QML_INLINE_LAMBDA { butterfly_lanes<real, share>(v[decltype(i)::value]); });
+        unroll<width>([&](auto i) QML_INLINE_LAMBDA { butterfly_lanes<real, share, order>(v[decltype(i)::value]); });
     }
     static void begin(const real *signs, const V *x, V *y) {
       for (int group = 0; group < groups; ++group) {

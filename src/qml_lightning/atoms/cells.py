@@ -45,11 +45,14 @@ def check_cells(structures: Structures, cutoff: float, first: int = 0) -> None:
 
 
 def _images(cells: np.ndarray, periodic: np.ndarray, cutoff: float) -> np.ndarray:
-    """Number of images of each cell that a sphere of radius `cutoff` can reach, (cells,)."""
-    try:
-        inverse = np.linalg.inv(_filled(cells, periodic))
-    except np.linalg.LinAlgError:
-        return np.full(len(cells), math.inf)  # one of them is flat
+    """Number of images of each cell that a sphere of radius `cutoff` can reach, (cells,).
+
+    Cells that do not span their periodic directions count as 1: the neighbour list refuses them in words of its own.
+    """
+    filled = _filled(cells, periodic)
+    with np.errstate(all="ignore"):
+        flat = np.linalg.det(filled) == 0
+    inverse = np.linalg.inv(np.where(flat[:, None, None], np.eye(3), filled))
     reach = np.ceil(cutoff * np.sqrt((inverse * inverse).sum(1)))  # its columns have the length 1 / height
     images: np.ndarray = np.where(periodic, 2 * reach + 1, 1.0).prod(1)
     return np.where(np.isnan(images), math.inf, images)

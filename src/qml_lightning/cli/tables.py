@@ -71,6 +71,7 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
             "trained": f"in {_seconds(provenance.get('seconds', 0.0))} with {provenance.get('kernels', '?')} kernels, "
             f"{recipe.get('precision', 'float64')}, {provenance.get('threads', '?')} threads "
             f"on {provenance.get('device', '?')}",
+            "predictions": _predictions(header.get("prediction")),
             "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
             "citation": str(data.get("citation", "")),
         },
@@ -89,6 +90,16 @@ def _method(recipe: dict[str, Any], ridges: list[dict[str, float]]) -> dict[str,
     words += ", own weights for each element" if features["blocks"] else ""
     compared = f", the best of {len(ridges)} on held-out structures" if len(ridges) > 1 else ""
     return {"features": words, "ridge": f"{recipe['ridge']:g}{compared}"}
+
+
+def _predictions(prediction: dict[str, Any] | None) -> str:
+    """Precision of predictions, and the random error of energies that float32 would leave."""
+    if prediction is None:
+        return ""
+    noise = f"{prediction['energy_noise'] * 1e3:.1g} meV per √atom"
+    if prediction["precision"] == "float64":
+        return f"in float64; energies in float32 would have a random error of {noise}"
+    return f"in {prediction['precision']}; random error of energies {noise}"
 
 
 def _chosen(choice: dict[str, Any] | None) -> str:

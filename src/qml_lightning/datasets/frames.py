@@ -212,7 +212,10 @@ def _labels(atoms: Atoms) -> Table:
     results = getattr(atoms.calc, "results", None) or {}
     for values, suffix in ((atoms.arrays, ""), (atoms.info, ""), (results, " (calculator)")):
         for key, value in values.items():
-            table[str(key).lower()] = (f"{key}{suffix}", value)
+            small = str(key).lower()
+            if suffix and small in table and not np.array_equal(table[small][1], value):
+                table[f"{small} (file)"] = (f"{key} (file)", table[small][1])  # another value under the same name
+            table[small] = (f"{key}{suffix}", value)
     return {key: pair for key, pair in table.items() if pair[1] is not None}
 
 

@@ -15,7 +15,7 @@ LOOKS_LIKE = {
 # Parts of names of other numbers: weights, error bars, parts of an energy.
 ANOTHER = re.compile(
     r"weight|sigma|std|unit|error|uncert|varian|per_?atom|kinetic|atomic|isolated|zpe|gap|fermi|homo|lumo|free_atom"
-    r"|interaction|correlation|nuclear|constant|max|norm|rms|conv|thres|tol|id$|index",
+    r"|interaction|correlation|nuclear|constant|(^|_)(max|norm|rms|tol|id|index|converged|threshold)($|_)",
     re.IGNORECASE,
 )
 OPTION = {"energies": "energy", "forces": "forces"}

@@ -57,6 +57,7 @@ class FCHL19Arguments:
     decay2: float
     decay3: float
     weight3: float  # the whole constant factor of the three-body part
+    cutoff_power: int = 1  # 1: the cosine cutoff; 2: its square, whose derivatives are continuous up to the third
 
     @property
     def n_element_pairs(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from ..errors import InputError
 
 # Distance to the next image from which a single atom in a cell is free.
 FREE = 8.0  # Å
+BOUND = 20.0  # eV per atom: matter is bound by a few eV at most
 # An energy does not count for reference energies if it is so many standard deviations off, and at most this part of
 # them is: larger parts are strained crystals or broken bonds, and no mistakes. Fewer energies than FEWEST all count.
 FAR, FEW, FEWEST = 20.0, 0.02, 20
@@ -72,6 +74,7 @@ def found_baseline(structures: Structures, energies: Tensor | None, elements: tu
     atoms = counts.sum(1, keepdim=True)
     # per atom: large structures count no more than small ones
     x, y = counts / atoms, energies[known] / atoms[:, 0]
+    free = _of_one_zero(free, elements, x, y)
     values = torch.tensor([free.get(z, 0.0) for z in elements], dtype=torch.float64)
     rest = torch.tensor([z not in free for z in elements])
     words, far = f"free atoms of the data ({', '.join(map(_symbol, free))})" if free else "", 0
@@ -98,6 +101,24 @@ def free_atoms(structures: Structures, energies: Tensor) -> dict[int, float]:
         z, energy = int(structures.numbers[structures.offsets[s]]), float(energies[s])
         found[z] = min(energy, found.get(z, energy))
     return dict(sorted(found.items()))
+
+
+def _of_one_zero(free: dict[int, float], elements: tuple[int, ...], x: Tensor, y: Tensor) -> dict[int, float]:
+    """The energies of free atoms; none, with a warning, if molecules of these atoms would be bound too much."""
+    known = torch.tensor([z in free for z in elements])
+    together = (x[:, ~known].sum(1) == 0) & (x.max(1).values < 1)  # of several of these elements, so no free atoms
+    if not bool(together.any()):
+        return free
+    values = torch.tensor([free.get(z, 0.0) for z in elements], dtype=torch.float64)
+    bound = float((y - x @ values)[together].median())
+    if abs(bound) <= BOUND:
+        return free
+    warnings.warn(
+        f"The free atoms of the data ({', '.join(map(_symbol, free))}) are not used as reference energies: molecules "
+        f"would differ from them by {bound:.3g} eV per atom. Their energies have another zero, or another unit.",
+        stacklevel=2,
+    )
+    return {}
 
 
 def _robust_least_squares(x: Tensor, y: Tensor) -> tuple[Tensor, int]:

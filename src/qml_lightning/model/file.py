@@ -48,7 +48,8 @@ def read_header(path: str | Path) -> dict[str, Any]:
 
 def header_of(potential: Potential) -> dict[str, Any]:
     """JSON header of a model with random features."""
-    return common_header(potential, "features", potential.recipe.as_dict())
+    prediction = {"precision": potential.prediction_precision, "energy_noise": potential.energy_noise}
+    return {**common_header(potential, "features", potential.recipe.as_dict()), "prediction": prediction}
 
 
 def tensors_of(potential: Potential) -> dict[str, Tensor]:

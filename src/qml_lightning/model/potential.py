@@ -16,6 +16,7 @@ from ..kernels import PredictorModel, WholePath
 from ..machine.compute import Compute
 from .baseline import Baseline
 from .basis import Basis, ReadyBasis
+from .features import columns_of
 from .predictor import LocalModel, Prediction, Predictor
 from .projection import Projection
 from .provenance import Provenance
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from ase import Atoms
 
     from ..adapters.ase import QMLLightning
+
+# Float32 serves prediction while its random error of energies is below this, in eV per √atom. With more, energies
+# cannot be differentiated numerically, and line searches fail (benchmarks, study energy_noise).
+NOISE_ALLOWED = 2e-5
 
 
 class Model(Protocol):
@@ -115,8 +120,27 @@ class Potential(Model):
     def projection(self) -> Projection:  # type: ignore[override]
         return self.basis.projection
 
+    @property
+    def energy_noise(self) -> float:
+        """Random error of energies computed in float32, in eV per √atom.
+
+        Each feature is rounded by half a unit in the last place and multiplied with its weight. Other steps add about
+        as much.
+        """
+        of_elements = [
+            feature_map.amplitude
+            * float(self.weights[columns_of(self.basis.maps, e, self.recipe.features.blocks)].norm())
+            for e, feature_map in enumerate(self.basis.maps)
+        ]
+        return 0.5 * torch.finfo(torch.float32).eps * max(of_elements)
+
+    @property
+    def prediction_precision(self) -> Precision:
+        """Precision that predictions have unless another is wanted: that of the recipe if it leaves energies smooth."""
+        return "float64" if self.energy_noise > NOISE_ALLOWED else self.recipe.precision
+
     def _ready_basis(self, compute: Compute, precision: Precision | None) -> ReadyBasis:
-        recipe = self.recipe if precision is None else replace(self.recipe, precision=precision)
+        recipe = replace(self.recipe, precision=precision or self.prediction_precision)
         recipe.check()
         return self.basis.with_recipe(recipe).ready(compute)
 

@@ -20,7 +20,7 @@ from .library import FCHL19Struct, FeatureMapStruct, RepresentationStruct, addre
 
 
 def _fchl19(p: FCHL19Arguments) -> FCHL19Struct:
-    counts = (p.n_elements, p.n_radial2, p.n_radial3, p.n_angular, {"pair": 0, "series": 1}[p.angular], 0)
+    counts = (p.n_elements, p.n_radial2, p.n_radial3, p.n_angular, {"pair": 0, "series": 1}[p.angular], p.cutoff_power)
     return FCHL19Struct(*counts, p.cutoff, p.eta2, p.eta3, p.decay2, p.decay3, p.weight3)
 
 

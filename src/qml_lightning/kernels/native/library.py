@@ -63,7 +63,7 @@ class FCHL19Struct(Structure):
     """qml_fchl19 of the C header."""
 
     _fields_ = [
-        *((name, c_int32) for name in ("n_elements", "n_radial2", "n_radial3", "n_angular", "angular", "reserved")),
+        *((name, c_int32) for name in ("n_elements", "n_radial2", "n_radial3", "n_angular", "angular", "cutoff_power")),
         *((name, c_double) for name in ("cutoff", "eta2", "eta3", "decay2", "decay3", "weight3")),
     ]
 

@@ -92,9 +92,10 @@ class _Centres:
             first = last
 
 
-def _cutoff(r: Tensor, cutoff: float) -> Tensor:
-    """½ (cos(π r / cutoff) + 1) inside the cutoff, 0 outside."""
-    return torch.where(r < cutoff, 0.5 * (torch.cos(r * (math.pi / cutoff)) + 1.0), torch.zeros_like(r))
+def _cutoff(p: FCHL19Arguments, r: Tensor) -> Tensor:
+    """[½ (cos(π r / cutoff) + 1)]^cutoff_power inside the cutoff, 0 outside."""
+    inside = (0.5 * (torch.cos(r * (math.pi / p.cutoff)) + 1.0)) ** p.cutoff_power
+    return torch.where(r < p.cutoff, inside, torch.zeros_like(r))
 
 
 def _grid(n: int, cutoff: float, like: Tensor) -> Tensor:
@@ -111,7 +112,7 @@ def _two_body(p: FCHL19Arguments, vector: Tensor) -> Tensor:
     density = torch.exp(-((torch.log(grid) - mean) ** 2) / (2.0 * variance)) / (
         grid * torch.sqrt(2.0 * math.pi * variance)
     )
-    out: Tensor = density * _cutoff(r, p.cutoff) * r ** (-p.decay2)
+    out: Tensor = density * _cutoff(p, r) * r ** (-p.decay2)
     return out
 
 
@@ -137,7 +138,7 @@ def _three_body(p: FCHL19Arguments, one: Tensor, other: Tensor) -> Tensor:
     bent = cross > (4.0 * torch.finfo(one.dtype).eps * r1 * r2) ** 2
     sin_centre = torch.where(bent, torch.sqrt(torch.where(bent, cross, 1.0)), 0.0) / (r1 * r2)
     weight = p.weight3 * (1.0 + 3.0 * cos_centre * cos_one * cos_other) * (r1 * r2 * r3) ** (-p.decay3)
-    weight = weight * _cutoff(r1, p.cutoff) * _cutoff(r2, p.cutoff)
+    weight = weight * _cutoff(p, r1) * _cutoff(p, r2)
     grid = _grid(p.n_radial3, p.cutoff, one)
     radial = torch.exp(-p.eta3 * (0.5 * (r1 + r2)[:, None] - grid) ** 2)
     product: Tensor = (weight[:, None] * radial)[:, :, None] * _angular(p, cos_centre, sin_centre)[:, None, :]

@@ -106,11 +106,12 @@ def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor,
         u = linear(f, x, first, last) + f.phases[first:last]
         cosine, sine = u.cos().to(weights), u.sin().to(weights)
         w = cos_weights[first:last]
-        value, derivative = cosine @ w, -sine * w
+        terms, derivative = cosine * w, -sine * w
         if f.paired:
             w = sin_weights[first:last]
-            value, derivative = value + sine @ w, derivative + cosine * w
-        energy = energy + f.amplitude * value.double()
+            terms, derivative = terms + sine * w, derivative + cosine * w
+        # float64: weights are many times larger than the energy
+        energy = energy + f.amplitude * terms.double().sum(1)
         slope = slope + linear_transposed(f, f.amplitude * derivative, first, last)
     return energy, slope
 

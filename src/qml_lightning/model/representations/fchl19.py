@@ -31,6 +31,7 @@ class FCHL19:
     zeta: float = math.pi
     angular: Angular = "pair"  # "pair": cos θ and sin θ; "series": cos nθ, n = 0..n_angular − 1
     n_angular: int = 2
+    cutoff_power: int = 1  # 1: the paper's cosine; 2: its square, whose derivatives are continuous up to the third
 
     def __post_init__(self) -> None:
         for name in ("cutoff", "eta2", "eta3", "zeta"):
@@ -45,6 +46,8 @@ class FCHL19:
             raise InputError(f'The angular part is "pair" or "series", got {self.angular!r}.')
         if self.angular == "pair" and self.n_angular != 2:
             raise InputError(f'The angular pair has 2 functions, got {self.n_angular}. Use angular="series" for more.')
+        if self.cutoff_power not in (1, 2):
+            raise InputError(f"The cutoff function has the power 1 or 2, got {self.cutoff_power}.")
         if self.n_angular < 1:
             raise InputError(f"The angular series needs at least one function, got {self.n_angular}.")
 
