@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -80,15 +81,20 @@ def evaluate_all(predictor: Predictor, data: Dataset) -> tuple[Metrics, Predicti
 
 
 def check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
-    """Print a warning if energies and forces do not seem to belong together; raise an InputError if that is certain.
+    """Print a warning if labels do not seem to belong together; raise an InputError if that is certain.
 
-    None if the data set does not have both.
+    None if the data set has labels of one kind only.
     """
+    from ..study.label_check import NOTHING
     from ..study.label_check import check_labels as check
+    from ..study.stress_check import check_stress
 
-    if not {"energies", "forces"} <= set(dataset.labels.kinds):
+    kinds = set(dataset.labels.kinds)
+    if not {"energies", "forces"} <= kinds and "stress" not in kinds:
         return None
-    found = check(dataset, device=device)
+    found = check(dataset, device=device) if {"energies", "forces"} <= kinds else NOTHING
+    if not found.refuse and (stress := check_stress(dataset, device=device).finding):
+        found = replace(found, ok=False, refuse=True, findings=(*found.findings, stress))
     text = "\n".join(found.findings)
     if found.refuse:
         raise InputError(

@@ -29,6 +29,9 @@ from .screen import progress, show, show_json, teaching
 from .tables import equations_facts, model_facts, of_file
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from ..datasets import Dataset
     from ..model.potential import Potential
 
 HELP = teaching(
@@ -46,6 +49,18 @@ the equations are solved again, with another ridge or energy weight if you like.
   qml-lightning update m.safetensors --equations m.equations -o smooth.safetensors --ridge 1e-8
 """
 )
+
+
+def _trained_on(earlier: Potential, data: Dataset | None, remove: bool) -> Tensor | None:
+    """Fingerprints of the training structures with those of `data` added or taken out; None if they are not known."""
+    import torch
+
+    from ..atoms.fingerprints import geometry_fingerprints
+
+    if data is None or earlier.trained_on is None:
+        return earlier.trained_on
+    new = geometry_fingerprints(data.structures)
+    return earlier.trained_on[~torch.isin(earlier.trained_on, new)] if remove else torch.cat([earlier.trained_on, new])
 
 
 @spread
@@ -97,7 +112,8 @@ def command(
         # a ridge that is given is used as it is; one that was chosen may be refined
         potential = solved(gathered, recipe, None if ridge is None else Ridge(ridge), use_up=True)
         about = {"kernels": kernels, "device": str(device), "seconds": round(time.perf_counter() - started, 3)}
-        potential = replace(potential, provenance=replace(potential.provenance, **about))  # type: ignore[arg-type]
+        provenance = replace(potential.provenance, **about)  # type: ignore[arg-type]
+        potential = replace(potential, provenance=provenance, trained_on=_trained_on(earlier, dataset, remove))
         save(potential, path, overwrite=True)
         return potential
 

@@ -8,7 +8,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..model.file import common_header, read_axes, read_baseline, read_elements, read_tensor
+from ..model.file import (
+    common_header,
+    read_axes,
+    read_baseline,
+    read_elements,
+    read_tensor,
+    read_trained_on,
+    trained_on_tensor,
+)
 from ..model.provenance import Provenance
 from .potential import ExactPotential, whole_representation
 from .recipe import ExactRecipe
@@ -31,7 +39,7 @@ def tensors_of(potential: ExactPotential) -> dict[str, Tensor]:
         tensors["directions"] = potential.directions
     if potential.recipe.rank is not None:
         tensors |= {"projection": potential.projection.matrices, "explained": potential.projection.explained}
-    return tensors
+    return tensors | trained_on_tensor(potential)
 
 
 def read_potential(header: Mapping[str, Any], file: Any) -> ExactPotential:
@@ -57,4 +65,5 @@ def read_potential(header: Mapping[str, Any], file: Any) -> ExactPotential:
         read_tensor(file, "directions", (m, columns)) if "directions" in file.keys() else None,  # noqa: SIM118
         read_baseline(file, elements, "baseline"),
         Provenance.from_dict(header["provenance"]),
+        read_trained_on(file),
     )

@@ -24,6 +24,7 @@ from .recipe import Recipe, dtype_of
 FORMAT = "qml-lightning"
 # Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind.
 FORMAT_VERSION = 3
+TRAINED_ON = "trained_on"  # name of a tensor
 # First part of the names of tensors that belong to the representation.
 REPRESENTATION = "representation."
 
@@ -71,6 +72,7 @@ def tensors_of(potential: Potential) -> dict[str, Tensor]:
         "weights": potential.weights,
         "baseline": potential.baseline.energies,
         **basis_tensors(potential.basis),
+        **trained_on_tensor(potential),
     }
 
 
@@ -82,7 +84,18 @@ def read_potential(header: Mapping[str, Any], file: Any) -> Potential:
         read_tensor(file, "weights", (basis.n_weights,)),
         read_baseline(file, basis.elements, "baseline"),
         Provenance.from_dict(header["provenance"]),
+        read_trained_on(file),
     )
+
+
+def trained_on_tensor(model: Model) -> dict[str, Tensor]:
+    """Fingerprints of the training structures, if they are known."""
+    return {} if model.trained_on is None else {TRAINED_ON: model.trained_on}
+
+
+def read_trained_on(file: Any) -> Tensor | None:
+    """Fingerprints of the training structures; None in files of older versions."""
+    return file.get_tensor(TRAINED_ON) if TRAINED_ON in file.keys() else None  # noqa: SIM118
 
 
 def basis_tensors(basis: Basis) -> dict[str, Tensor]:

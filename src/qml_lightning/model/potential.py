@@ -39,6 +39,7 @@ class Model(Protocol):
     projection: Projection
     baseline: Baseline
     provenance: Provenance
+    trained_on: Tensor | None
 
     def on(
         self,
@@ -109,6 +110,7 @@ class Potential(Model):
     weights: Tensor  # (n_weights,) float64
     baseline: Baseline
     provenance: Provenance = field(default_factory=Provenance)
+    trained_on: Tensor | None = None  # (structures,) int64, `geometry_fingerprints` of the training structures
 
     @property
     def elements(self) -> tuple[int, ...]:  # type: ignore[override]  # frozen: nobody sets it

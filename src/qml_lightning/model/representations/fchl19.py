@@ -86,3 +86,5 @@ PRESETS = {
     "cosine-series": COSINE_SERIES,
     "energies-series": ENERGIES_SERIES,
 }
+# Short and quick, for checks of data.
+SMALL_SERIES = FCHL19(cutoff=5.0, n_radial2=16, n_radial3=10, weight3=0.2, angular="series", n_angular=3)
