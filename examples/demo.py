@@ -28,7 +28,7 @@ def main(folder: Path) -> None:
 
     metrics, prediction = evaluate_all(potential.on(), test)
     for name in ("summary.png", "summary.html"):
-        write_summary(folder / name, potential, test, prediction, held_out=True, overwrite=True)
+        write_summary(folder / name, potential, test, prediction, overwrite=True)
     show(error_table(f"Ethanol, {len(training):,} structures to learn from, {len(test):,} others to test", metrics))
     seconds, command = potential.provenance["seconds"], Path(sys.executable).parent / "qml-lightning"
     show(

@@ -32,6 +32,8 @@ from qml_lightning.model.representations import fchl19 as representations
 from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
+from qml_lightning.training.outliers import Outliers, OutlierSearch
+from qml_lightning.training.outliers import find_outliers as find_outliers_of
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.direct import equations_of, solved
 
@@ -41,6 +43,7 @@ __all__ = [
     "Basis",
     "Equations",
     "NativeFeatures",
+    "OutlierSearch",
     "Representation",
     "SolveError",
     "add_compensated",
@@ -51,12 +54,14 @@ __all__ = [
     "equations_of",
     "extended",
     "facts",
+    "find_outliers",
     "gram_rate",
     "instruction_set",
     "kept_rows",
     "kernels_in_use",
     "lost_by_projection",
     "lower_tiles",
+    "outlier_search",
     "prediction_steps",
     "projected_environments",
     "ranks_of_torchrun",
@@ -89,6 +94,17 @@ def facts(potential: Model) -> dict[str, Any]:
 def ranks_of_torchrun() -> AbstractContextManager[Ranks | None]:
     """The processes that torchrun started, connected; None where there is only one."""
     return joined(torch.device("cpu"))
+
+
+def find_outliers(data: Dataset, search: OutlierSearch | None = None) -> Outliers:
+    """Structures of `data` whose labels contradict a fit to the others; `search`: made for the same structures."""
+    problem = Problem.of(data)
+    return find_outliers_of(problem) if search is None else search.with_labels(problem).outliers()
+
+
+def outlier_search(data: Dataset) -> OutlierSearch:
+    """A search that serves for any labels of the structures of `data`."""
+    return OutlierSearch.of(Problem.of(data), Compute())
 
 
 # ---- equations -------------------------------------------------------------------------------------------------------

@@ -14,11 +14,12 @@ from .iterative import ITERATIVE
 from .monte_carlo import MONTE_CARLO
 from .monte_carlo_errors import MONTE_CARLO_ERRORS
 from .out_of_core import OUT_OF_CORE
+from .outliers import OUTLIERS
 from .precision import PRECISION
 from .ranks import RANKS
 from .ridges import RIDGES
 
 BENCHMARKS = (
     ABLATION, ACCURACY, CHOICE, DISTRIBUTED, ENERGY_NOISE, EXACT, FEATURE_MAPS, GRAM_PRECISION, ITERATIVE, MONTE_CARLO,
-    MONTE_CARLO_ERRORS, OUT_OF_CORE, PRECISION, RANKS, RIDGES,
+    MONTE_CARLO_ERRORS, OUT_OF_CORE, OUTLIERS, PRECISION, RANKS, RIDGES,
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 import torch
 
 from .atoms.dataset import Dataset
+from .atoms.fingerprints import geometry_fingerprints
 from .datasets.readers import from_ase
 from .errors import InputError
 from .exact import ExactPotential, ExactRecipe
@@ -20,11 +21,12 @@ from .machine.compute import Compute
 from .machine.memory import Memory
 from .machine.progress import Progress, silent
 from .machine.ranks import Ranks
-from .machine.tensors import open_tensors, write_tensors
+from .machine.tensors import open_tensors
 from .model import file as features_file
 from .model.basis import Basis
 from .model.potential import Model, Potential
 from .model.recipe import AUTOMATIC, Automatic, Recipe
+from .training.bad_frames import CHOICES, OnOutliers, Screened, screened, warn
 from .training.fit import fit as fit_features
 from .training.keep import SECONDS, Keep
 from .training.plan import Plan, plan_fit, refuse_impossible
@@ -44,6 +46,7 @@ class FitOptions(TypedDict, total=False):
 
     targets: Sequence[str] | None  # labels to learn from: some of "energies", "forces", "stress"; all by default
     reference_energies: Mapping[int, float] | None  # eV by atomic number; by default from least squares
+    outliers: OnOutliers  # "keep" (do not look), "tell", "drop" or "stop"
     basis: Potential | Basis | None  # axes and feature maps to use, so that the equations of both can be added
     equations: str | Path | None  # file to keep the equations in
     checkpoint: str | Path | None  # file for the state of a long fit; delete it at the end
@@ -66,6 +69,7 @@ class Request:
     compute: Compute
     keep: Keep
     basis: Basis | None = None
+    outliers: OnOutliers = "keep"
 
     @classmethod
     def of(cls, recipe: AnyRecipe = AUTOMATIC, **options: Unpack[FitOptions]) -> Request:
@@ -75,6 +79,9 @@ class Request:
                 f"fit has no option {', '.join(sorted(unknown))}. It has {', '.join(FitOptions.__annotations__)}."
             )
         recipe.check()
+        outliers = options.get("outliers", "keep")
+        if outliers not in CHOICES:
+            raise InputError(f"What to do about outliers is one of {', '.join(CHOICES)}, got {outliers!r}.")
         given = options.get("basis")
         memory = Memory(options.get("memory_limit"), _path(options.get("scratch")))
         compute = Compute(options.get("device", "cpu"), options.get("kernels"), memory, options.get("ranks"))
@@ -91,7 +98,7 @@ class Request:
             _refuse_for_exact(compute, keep, basis)
         else:
             refuse_impossible(recipe.start if isinstance(recipe, Automatic) else recipe, compute, keep)
-        return cls(recipe, learn, compute, keep.checked(compute), basis)
+        return cls(recipe, learn, compute, keep.checked(compute), basis, outliers)
 
     @property
     def start(self) -> Recipe | ExactRecipe:
@@ -105,6 +112,10 @@ class Request:
         elements = None if self.basis is None else self.basis.elements
         return Problem.of(data, self.learn, elements=elements, compute=self.compute)
 
+    def screened(self, data: Dataset, tell: Progress = silent) -> Screened | None:
+        """`data` after the search for outliers; None if they are to be kept unseen."""
+        return None if self.outliers == "keep" else screened(data, self.outliers, self.learn, self.compute, tell)
+
     def plan(self, problem: Problem) -> Plan | None:
         """Solver with its cost and the reason, without any work; None for explicit kernels, which have one solver."""
         start = self.start
@@ -112,9 +123,11 @@ class Request:
 
     def fit(self, problem: Problem, tell: Progress = silent) -> AnyPotential:
         """The potential that solves the problem."""
+        trained_on = geometry_fingerprints(problem.structures)
         if isinstance(self.recipe, ExactRecipe):
-            return fit_exact(problem, self.recipe, self.compute, tell)
-        return fit_features(problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell)
+            return replace(fit_exact(problem, self.recipe, self.compute, tell), trained_on=trained_on)
+        made = fit_features(problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell)
+        return replace(made, trained_on=trained_on)
 
 
 def _path(given: str | Path | None) -> Path | None:
@@ -159,6 +172,8 @@ def fit(
     given (`recipes.DEFAULT`); or explicit kernels (`exact.OQML`, `exact.GPR`).
     `targets`: labels to learn from, some of "energies", "forces", "stress"; by default all that there are.
     `reference_energies`: eV by atomic number; by default from least squares.
+    `outliers`: frames whose labels contradict all the others are not looked for ("keep"), or named in a warning and
+    refused where they would ruin the fit ("tell"), or named and left out ("drop"), or refused ("stop").
     `basis`: a potential whose axes and feature maps to use, so that the equations of both can be added.
     `equations`: file to keep the equations in (one that exists only with `overwrite`).
     `checkpoint`: file for the state of the fit every `checkpoint_seconds`, and with `resume` to go on from; delete it
@@ -169,7 +184,11 @@ def fit(
     `ranks`: processes that share the work (`machine.ranks.joined`), each with the same data.
     """
     request = Request.of(recipe, **options)
-    return request.fit(request.problem(_dataset(data)), progress or silent)
+    data = _dataset(data)
+    if (result := request.screened(data, progress or silent)) is not None:
+        warn(result)
+        data = result.data
+    return request.fit(request.problem(data), progress or silent)
 
 
 def _dataset(data: Data) -> Dataset:
@@ -194,7 +213,7 @@ def header_of(potential: Model) -> dict[str, Any]:
 def save(potential: Model, path: str | Path, *, overwrite: bool = False) -> None:
     """Write a model as safetensors with a JSON header, atomically; an existing file is kept unless `overwrite`."""
     tensors = _file_of(potential).tensors_of(potential)
-    write_tensors(path, features_file.FORMAT, header_of(potential), tensors, overwrite=overwrite)
+    features_file.write_model(path, header_of(potential), tensors, overwrite=overwrite)
 
 
 def load(path: str | Path) -> AnyPotential:

@@ -18,25 +18,26 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 # name stands for its `__init__`, which comes last in the room.
 HOUSE = """
 errors
-machine: files tensors memory processes progress ranks compute
-atoms: units structures dataset cells neighbours
+machine: files journal tensors memory processes progress ranks forks compute
+atoms: units structures fingerprints dataset cells neighbours
 kernels: contract reference.fchl19 reference.features reference.tangents reference native.library native.functions
   native.predictor native
-linear: compensated normal_equations cholesky ridge solution direct preconditioner krylov disk.tiles disk.solve disk
-model: representations.fchl19 representations projection features recipe recipe_file baseline basis provenance predictor
-  potential file metrics
+linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
+  disk.tiles disk.solve disk
+model: fields representations.fchl19 representations projection features recipe recipe_file baseline basis provenance
+  predictor potential file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
-  choice.trials choice.budget choice.search choice checkpoint shared_gather solvers.task solvers.direct solvers.disk
-  solvers.iterative solvers fit
+  choice.order choice.trials choice.budget choice.search choice outliers bad_frames checkpoint shared_gather
+  solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
 datasets: usage archive xyz_sizes content npz frames citations entries unit_hints doubts downloads catalogue readers
   writers
 exact: recipe groups covariance potential file fit
 api
-study: trends learning_curve tuning label_check
+study: trends learning_curve tuning label_check stress_check
 adapters: ase ase_plugin
 report: style summary curve response
-cli: screen failures options recipe_options tables portions datasets evaluate info learning_curve merge predict train
-  tune update
+cli: screen failures options recipe_options tables portions overlap datasets evaluate info learning_curve merge predict
+  train tune update
 """
 # Convenience methods of a potential reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {

@@ -55,9 +55,15 @@ class Dataset:
     structures: Structures
     labels: Labels
     source: Source
+    frames: np.ndarray | None = None  # (structures,) number of each in its file, from 0; None: there is no one file
+    groups: np.ndarray | None = None  # (structures,) name of the group of each (config_type), "" for none
 
     def __len__(self) -> int:
         return len(self.structures)
+
+    def name_of(self, structure: int) -> str:
+        """Name of a structure for a person: `frame 12`, counted from 0 in its file."""
+        return f"structure {structure}" if self.frames is None else f"frame {int(self.frames[structure])}"
 
     def select(self, index: Index) -> Dataset:
         """Structures at `index` with their labels, in that order; a mask of booleans selects where it is true."""
@@ -99,7 +105,8 @@ class Dataset:
     def _drawn(self, index: np.ndarray, how: str) -> Dataset:
         source = replace(self.source, n_structures=len(index), draws=(*self.source.draws, how))
         labels = self.labels.select(torch.from_numpy(index), self.structures.offsets)
-        return Dataset(self.structures.select(index), labels, source)
+        frames, groups = (None if x is None else x[index] for x in (self.frames, self.groups))
+        return Dataset(self.structures.select(index), labels, source, frames, groups)
 
 
 def concatenate(datasets: Sequence[Dataset]) -> Dataset:
@@ -127,6 +134,9 @@ def concatenate(datasets: Sequence[Dataset]) -> Dataset:
             varies=tuple(dict.fromkeys(state for source in sources for state in source.varies)),
             parts=sources,
         ),
+        groups=None
+        if all(data.groups is None for data in datasets)
+        else np.concatenate([np.full(len(data), "") if data.groups is None else data.groups for data in datasets]),
     )
 
 

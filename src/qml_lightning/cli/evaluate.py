@@ -8,8 +8,9 @@ from typing import Annotated
 from typer import Argument
 
 from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, spread
+from .overlap import shared_note
 from .portions import evaluate_all
-from .screen import notes, show, show_json, teaching
+from .screen import note, notes, show, show_json, teaching
 from .tables import error_table, metrics_as_json
 
 HELP = teaching(
@@ -43,8 +44,11 @@ def command(
     predictor = machine.predictor(model)
     dataset = reading.load(data)
     metrics, _ = evaluate_all(predictor, dataset)
+    seen = shared_note(predictor.potential, dataset)
     if as_json:
-        show_json(metrics_as_json(metrics))
+        show_json({**metrics_as_json(metrics), "notes": [seen] if seen else []})
         return
     notes(dataset.source)
+    if seen:
+        note(seen)
     show(error_table(f"{model.name} on {metrics.structures:,} structures, {metrics.atoms:,} atoms of {data}", metrics))

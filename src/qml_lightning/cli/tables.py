@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ModelError
 from ..machine.memory import GIB
 from .screen import facts, show, show_json, table
 
@@ -37,6 +41,17 @@ def metrics_as_json(metrics: Metrics) -> dict[str, Any]:
     plain = metrics.as_dict()
     by_element = {symbol(int(z)): error for z, error in plain["forces_by_element"].items()}
     return {**plain, "forces_by_element": by_element}
+
+
+@contextmanager
+def of_file(path: Path) -> Iterator[None]:
+    """Turn errors while the header of a file is put into words into a ModelError that names the file."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as problem:
+        raise ModelError(
+            f"{path} has a header with a part missing or altered ({type(problem).__name__}: {problem})."
+        ) from problem
 
 
 def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] | None = None) -> Group:
@@ -73,6 +88,7 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
             f"on {provenance.get('device', '?')}",
             "predictions": _predictions(header.get("prediction")),
             "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
+            "checksum": str(header.get("checksum", "")),
             "citation": str(data.get("citation", "")),
         },
     )
@@ -109,7 +125,10 @@ def _chosen(choice: dict[str, Any] | None) -> str:
     from ..model.metrics import with_unit
 
     names = ", ".join({"sigma": "σ", "energy_weight": "energy weight"}.get(name, name) for name in choice["chosen"])
-    expected = ", ".join(with_unit(QUANTITIES[kind], error) for kind, error in choice["predicted"].items())
+    spread = choice.get("uncertainties", {})  # older files have none
+    expected = ", ".join(
+        with_unit(QUANTITIES[kind], error, spread.get(kind)) for kind, error in choice["predicted"].items()
+    )
     return f"{names}, in {_seconds(choice['seconds'])}; expected errors {expected}"
 
 
@@ -121,25 +140,42 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group]:
 
     size, judges, kinds = choice["best"]["size"], choice["judges"], choice["best"]["errors"]
     best: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for trial in choice["trials"]:
-        key = (trial["representation"], trial["rank"], trial["sigma"], trial["energy_weight"])
-        if trial["size"] == size and trial["score"] <= best.get(key, trial)["score"]:
-            best[key] = trial
+    for trial in [*choice["trials"], choice["best"]]:
+        if trial["size"] == size and (
+            trial == choice["best"] or trial["score"] <= best.get(_key(trial), trial)["score"]
+        ):
+            best[_key(trial)] = trial
     rows = [
         (f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
          *(shown(QUANTITIES[kind], error) for kind, error in trial["errors"].items()),
-         "chosen" * (trial == choice["best"]), name)
+         _verdict(trial, choice), name)
         for (name, rank, sigma, weight), trial in sorted(best.items())
     ]  # fmt: skip
     columns = ["σ", "rank", "weight", "ridge", *(heading(QUANTITIES[kind]) for kind in kinds), "", "representation"]
     if len({row[-1] for row in rows}) == 1:  # most often there is only one, and a screen is narrow
         columns, rows = columns[:-1], [row[:-1] for row in rows]
     more = f" and {judges['more_energies']:,} energies" if judges["more_energies"] else ""
+    more += ", apart by group" if choice.get("apart") else ""
     title = (
         f"Trials with {size['structures']:,} structures and {size['n_features']:,} features: "
         f"MAE on {judges['structures']:,} held-out structures{more}"
     )
     return [table(title, columns, rows, right=range(4 + len(kinds)))]
+
+
+def _key(trial: dict[str, Any]) -> tuple[Any, ...]:
+    """Settings of a trial besides the ridge."""
+    return trial["representation"], trial["rank"], trial["sigma"], trial["energy_weight"]
+
+
+def _verdict(trial: dict[str, Any], choice: dict[str, Any]) -> str:
+    """`chosen`, or the reason why a trial that is better was not."""
+    if trial == choice["best"]:
+        return "chosen"
+    gain, least = choice["best"]["score"] - trial["score"], choice.get("least_gain", 0.0)
+    if gain <= 0:
+        return ""
+    return f"better by {gain:.1%}: chance below {least:.0%}" if gain < least else "ridge too small for the fit"
 
 
 def _data(source: dict[str, Any]) -> str:
@@ -175,8 +211,10 @@ def equations_facts(title: str, header: dict[str, Any]) -> Group:
             "structures": f"{header['structures']:,} with {header['atoms']:,} atoms",
             "equations": ", ".join(f"{part['n']:,} {kind}" for kind, part in header["parts"].items()),
             "features": f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}",
+            "chosen": _chosen(header.get("choice")),
             "references": "as given" if header["given_reference_energies"] else "least squares",
             "checkpoint": "" if position is None else f"{position['done']:,} of {position['of']:,} structures are in",
+            "checksum": str(header.get("checksum", "")),
         },
     )
 

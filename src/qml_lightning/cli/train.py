@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from ..machine.files import check_output
+from ..machine.files import check_output, write_or_rescue
 from .options import (
     DATA_HELP,
     DataOptions,
@@ -21,9 +21,10 @@ from .options import (
     Overwrite,
     spread,
 )
-from .portions import check_labels, evaluate_all, resumable
+from .overlap import repeats_note, shared_note
+from .portions import check_labels, evaluate_all, refuse_useless, resumable
 from .recipe_options import RecipeOptions
-from .screen import notes, progress, show, show_json, teaching, warnings_shown
+from .screen import note, notes, panel, progress, show, show_json, teaching, warnings_shown
 from .tables import choice_table, error_table, metrics_as_json, model_facts, show_plan, symbol
 
 if TYPE_CHECKING:
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from ..model.metrics import Metrics
     from ..model.potential import Potential
     from ..study.label_check import LabelReport
+    from ..training.bad_frames import Screened
 
 HELP = teaching(
     """Train a potential on structures with energies, forces or stress, and write it to a file.
@@ -40,6 +42,9 @@ a public set by name (`qml-lightning datasets`). Output, options and labels are 
 
 The width of the kernel, the ridge and the energy weight are chosen from the data by smaller fits, and the rank from the
 environments, unless they are given; the errors to expect are told. --recipe default takes fixed ones.
+
+Frames whose labels contradict all the others are named, with their number in the file, before the fit. If they would
+ruin it, it does not begin: --outliers drop trains without them, --outliers keep on all frames.
 
 A fit of many minutes keeps a checkpoint beside the model until it ends: if it is stopped, even by the power, give the
 same command again with --resume. --equations keeps what `update` and `merge` need to add structures later.
@@ -75,6 +80,14 @@ def command(
     valid: Annotated[str | None, Option(help="Structures to tell the errors on, like DATA.", metavar="DATA")] = None,
     report: Annotated[Path | None, Option(help="Also write a one-page summary, .png or .html.", metavar="FILE")] = None,
     label_check: LabelCheck = True,
+    outliers: Annotated[
+        str,
+        Option(
+            help="Frames that contradict all the others: tell (and stop if they ruin the fit), drop, stop, or keep "
+            "(do not look).",
+            metavar="tell|drop|stop|keep",
+        ),
+    ] = "tell",
     plan: Annotated[bool, Option("--plan", help="Only tell solver and cost of the fit, and the reason.")] = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -101,7 +114,7 @@ def command(
         on = device if ranks is None else ranks.device
         how: dict[str, Any] = {"basis": basis, "device": on, "kernels": machine.kernels, "ranks": ranks}
         # all that can fail without data, fails now
-        request = api.Request.of(wanted, **learning, **limits, **keeping, **how)
+        request = api.Request.of(wanted, outliers=outliers, **learning, **limits, **keeping, **how)  # type: ignore[arg-type]
         kernels_for(device, request.start.dtype, machine.kernels)
         with resumable(request.keep.checkpoint):
             tell("reading", 0, 1)
@@ -117,12 +130,18 @@ def command(
             if plan:
                 show_plan(request.plan(problem), as_json)
                 return
+            looked_at = request.screened(dataset, tell)
+            if looked_at is not None and looked_at.dropped:
+                dataset = looked_at.data
+                problem = request.problem(dataset)
             tell("label check", 0, 1)
-            checked = check_labels(dataset, device) if label_check and rank == 0 else None
+            healthy = dataset if looked_at is None else looked_at.healthy
+            checked = check_labels(healthy, device) if label_check and rank == 0 else None
             tell("axes", 0, 1)
             potential = request.fit(problem, tell)
             if rank == 0:
-                api.save(potential, model, overwrite=overwrite)
+                refuse_useless(potential.on(on, None, machine.kernels), dataset.structures)
+                write_or_rescue(model, lambda path: api.save(potential, path, overwrite=overwrite))
         request.keep.remove_checkpoint()
     if rank > 0:
         return
@@ -133,8 +152,10 @@ def command(
     if report is not None:
         from ..report.summary import write_summary
 
-        write_summary(report, potential, shown, prediction, held_out=held_out is not None, overwrite=overwrite)
-    _tell(_Trained(model, report, keep.equations, potential, checked, metrics, valid), as_json)
+        write_summary(report, potential, shown, prediction, overwrite=overwrite)
+    twice = (repeats_note(dataset), shared_note(potential, held_out) if held_out is not None else "")
+    done = _Trained(model, report, keep.equations, potential, checked, looked_at, metrics, valid, twice)
+    _tell(done, as_json)
 
 
 @dataclass(frozen=True)
@@ -146,8 +167,10 @@ class _Trained:
     equations: Path | None
     potential: Potential | ExactPotential
     labels: LabelReport | None
+    outliers: Screened | None
     metrics: Metrics
     valid: str | None
+    notes: tuple[str, ...]  # on structures that occur twice
 
 
 def _tell(done: _Trained, as_json: bool) -> None:
@@ -165,10 +188,16 @@ def _tell(done: _Trained, as_json: bool) -> None:
                 **header,
                 "explained_variance": explained,
                 "label_check": None if done.labels is None else asdict(done.labels),
+                "notes": [text for text in done.notes if text],
+                "outliers": None if done.outliers is None else done.outliers.as_dict(),
                 "validation" if done.valid else "training": metrics_as_json(done.metrics),
             }
         )
         return
+    for text in filter(None, done.notes):
+        note(text)
+    if done.outliers is not None and done.outliers.text:
+        panel("Warning", done.outliers.text, colour="yellow")
     where = f"Errors on {done.valid}" if done.valid else "Errors on the training set"
     n = f"{done.metrics.structures:,} structures"
     evidence = choice_table(header["provenance"].get("choice"))
@@ -176,5 +205,5 @@ def _tell(done: _Trained, as_json: bool) -> None:
     show(
         f"The model is in {done.model}."
         + (f" The summary is in {done.report}." if done.report else "")
-        + (f" The equations are in {done.equations}." if done.equations else "")
+        + (f" The equations are in {done.equations}." if done.equations and done.equations.exists() else "")
     )

@@ -15,7 +15,7 @@ from ..atoms.units import Units
 from ..errors import InputError
 
 PER_ATOM = ("numbers", "positions", "forces")
-PER_FRAME = ("counts", "cells", "periodic", "energies", "stress", "rows")
+PER_FRAME = ("counts", "cells", "periodic", "energies", "stress", "rows", "groups")
 
 # Keys under which a file states its units, and the charge or spin of a frame.
 STATED = {
@@ -67,6 +67,7 @@ class Content:
     energies: np.ndarray | None = None  # (frames,)
     forces: np.ndarray | None = None  # (atoms, 3)
     stress: np.ndarray | None = None  # (frames, 3, 3)
+    groups: np.ndarray | None = None  # (frames,) name of the group of each frame, "" for none
     keys: Mapping[str, str] = field(default_factory=dict)  # label → key of the file
     states: Mapping[str, np.ndarray] = field(default_factory=dict)  # charge, spin … → (frames,), NaN where not stated
     stated: Mapping[str, str] = field(default_factory=dict)  # energy, length, force, stress → unit that the file states

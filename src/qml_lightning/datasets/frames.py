@@ -23,6 +23,7 @@ ENERGY = ("energy", "free_energy", "ref_energy", "dft_energy", "total_energy")
 FORCES = ("forces", "force", "ref_forces", "ref_force", "dft_forces", "dft_force")
 STRESS = ("stress", "ref_stress", "dft_stress")
 VIRIAL = ("virial", "virials", "ref_virial", "ref_virials", "dft_virial", "dft_virials")
+GROUPS = ("config_type", "group")
 STRUCTURE = {"numbers", "positions"}  # arrays that every structure of ASE has
 # Results that calculators of ASE write beside the energy: parts of it, or the same number once more.
 BESIDE = {"energies (calculator)", "free_energy (calculator)"}
@@ -95,6 +96,7 @@ def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name
         cells=cells,
         periodic=np.array([atoms.pbc for atoms in frames]),
         rows=rows,
+        groups=_groups(frames),
     )
     if not wanted.labels:
         return content
@@ -122,6 +124,12 @@ def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name
     unused = {key: as_written for table in tables for key, (as_written, _) in table.items() if key not in told}
     notes += usage_note(used, set(unused.values()) - BESIDE)
     return replace(content, keys=used, states=states, stated=stated, notes=notes, **labels)  # type: ignore[arg-type]
+
+
+def _groups(frames: Sequence[Atoms]) -> np.ndarray | None:
+    """Name of the group of each frame, "" for none; None if no frame has one."""
+    key = next((key for key in GROUPS if any(key in atoms.info for atoms in frames)), None)
+    return None if key is None else np.array([str(atoms.info.get(key, "")) for atoms in frames])
 
 
 def _keys(tables: Sequence[Table], wanted: Wanted, name: str) -> tuple[dict[str, str], tuple[str, ...]]:

@@ -32,6 +32,7 @@ STRESS = ("stress", "stresses")
 VIRIAL = ("virial", "virials")
 CELLS = ("cell", "cells", "lattice")
 PERIODIC = ("pbc", "periodic")
+GROUPS = ("group", "groups", "config_type")
 SPLIT_NAME = re.compile(r"(train|test|val|calib|hold|split|fold|idx_|index_)", re.IGNORECASE)
 
 
@@ -164,7 +165,23 @@ def _frames(archive: Archive, prefix: str) -> Content:
     if len(counts) == 0:
         raise InputError(f"{archive.name} has no frames.")
     cells, periodic = _cells(archive, prefix, len(counts))
-    return Content(numbers, positions, counts, cells, periodic, np.arange(len(counts)))
+    return Content(
+        numbers,
+        positions,
+        counts,
+        cells,
+        periodic,
+        np.arange(len(counts)),
+        groups=_groups(archive, prefix, len(counts)),
+    )
+
+
+def _groups(archive: Archive, prefix: str, n_frames: int) -> np.ndarray | None:
+    """Name of the group of each frame; None if the file has none."""
+    key = archive.first(prefix + name for name in GROUPS)
+    if key is None or archive[key].shape != (n_frames,) or archive[key].dtype.kind not in "USiu":
+        return None
+    return archive[key].astype(str)
 
 
 def _real_atoms(archive: Archive, numbers: np.ndarray, key: str, positions: np.ndarray) -> np.ndarray:

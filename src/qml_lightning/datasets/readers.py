@@ -134,7 +134,7 @@ def load(
         varies=states_that_vary(content.states),
         draws=(*([f"@{given.slice_text}"] if given.slice_text else ()), *([f"limit {limit}"] if limit else ())),
     )
-    return Dataset(structures, its_labels, source_of_data)
+    return Dataset(structures, its_labels, source_of_data, content.rows, content.groups)
 
 
 def from_ase(
@@ -165,7 +165,7 @@ def from_ase(
         notes=notes,
         varies=states_that_vary(content.states),
     )
-    return Dataset(structures, labels, source)
+    return Dataset(structures, labels, source, content.rows, content.groups)
 
 
 def _refuse_stale(atoms: Atoms, where: str) -> None:

@@ -36,6 +36,7 @@ class ExactPotential(Model):
     directions: Tensor | None  # (environments, columns) v; None: OQML, or GPR of energies alone
     baseline: Baseline
     provenance: Provenance = field(default_factory=Provenance)
+    trained_on: Tensor | None = None  # (structures,) int64, `geometry_fingerprints` of the training structures
 
     def _ready_basis(self, compute: Compute, precision: Precision | None) -> ReadyBasis:
         return exact_basis(self.elements, self.recipe, self.projection, compute, dtype_of(precision or "float64"))

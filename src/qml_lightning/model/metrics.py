@@ -130,9 +130,10 @@ def heading(quantity: str) -> str:
     return f"{WORDS[quantity]} ({UNITS[quantity]})"
 
 
-def with_unit(quantity: str, value: float) -> str:
-    """An error in eV and Å as text, such as `12.3 meV/Å`."""
-    return f"{shown(quantity, value)} {UNITS[quantity]}"
+def with_unit(quantity: str, value: float, uncertainty: float | None = None) -> str:
+    """An error in eV and Å as text, such as `12.3 meV/Å`, or `12.3 ± 1.2 meV/Å`."""
+    spread = f" ± {shown(quantity, uncertainty, 2)}" if uncertainty else ""
+    return f"{shown(quantity, value)}{spread} {UNITS[quantity]}"
 
 
 def mean_and_spread(quantity: str, values: Sequence[float]) -> str:

@@ -39,6 +39,7 @@ class Model(Protocol):
     projection: Projection
     baseline: Baseline
     provenance: Provenance
+    trained_on: Tensor | None
 
     def on(
         self,
@@ -66,6 +67,10 @@ class Model(Protocol):
     def _whole_path(self, basis: ReadyBasis, skin: float) -> WholePath | None:
         """Prediction in one call, for kernels that have it."""
         return None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Fields to copy and to pickle, without the predictor: it holds memory of the native library."""
+        return {name: value for name, value in self.__dict__.items() if name != "_ready"}
 
     @cached_property
     def _ready(self) -> Predictor:
@@ -105,6 +110,7 @@ class Potential(Model):
     weights: Tensor  # (n_weights,) float64
     baseline: Baseline
     provenance: Provenance = field(default_factory=Provenance)
+    trained_on: Tensor | None = None  # (structures,) int64, `geometry_fingerprints` of the training structures
 
     @property
     def elements(self) -> tuple[int, ...]:  # type: ignore[override]  # frozen: nobody sets it

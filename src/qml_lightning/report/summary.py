@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..atoms.fingerprints import geometry_fingerprints, shared_with
 from ..exact import ExactRecipe
 from ..machine.files import write_atomically
 from ..model.metrics import Metrics, compare, error_lines
@@ -46,21 +47,17 @@ def write_summary(
     data: Dataset,
     prediction: Prediction,
     *,
-    held_out: bool,
     overwrite: bool = False,
 ) -> None:
-    """Write the summary of `prediction` against the labels of `data`, as .png or as .html with the picture inside.
-
-    `held_out`: the potential was not trained on `data`; the page says so.
-    """
+    """Write the summary of `prediction` against the labels of `data`, as .png or as .html with the picture inside."""
     path = check_report(path, overwrite=overwrite)
-    page = image(draw(potential, data, prediction, held_out=held_out), "png")
+    page = image(draw(potential, data, prediction), "png")
     if path.suffix.lower() == ".html":
         page = _html(page, _title(potential)).encode()
     write_atomically(path, page, overwrite=overwrite)
 
 
-def draw(potential: Potential | ExactPotential, data: Dataset, prediction: Prediction, *, held_out: bool) -> Figure:
+def draw(potential: Potential | ExactPotential, data: Dataset, prediction: Prediction) -> Figure:
     """The page as a matplotlib figure."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
@@ -76,7 +73,7 @@ def draw(potential: Potential | ExactPotential, data: Dataset, prediction: Predi
         figure.text(0.02, 0.965, _title(potential), fontsize=12, fontweight="bold")
         _energies(*panels[0], data, prediction)
         _forces(*panels[1], data, prediction)
-        _errors(figure.add_axes((0.02, 0.045, 0.44, 0.28)), metrics, held_out)
+        _errors(figure.add_axes((0.02, 0.045, 0.44, 0.28)), metrics, _origin(potential, data))
         _facts(figure.add_axes((0.52, 0.045, 0.46, 0.28)), potential)
         source = potential.provenance.data.get("citation", "").split("\n")[0]
         if source:
@@ -158,10 +155,20 @@ def _absent(parity: Axes, error: Axes, text: str) -> None:
     parity.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=parity.transAxes)
 
 
-def _errors(axes: Axes, metrics: Metrics, held_out: bool) -> None:
+def _origin(potential: Potential | ExactPotential, data: Dataset) -> str:
+    """Number of structures, and whether the potential was trained on them, as far as that is known."""
+    n = f"{len(data):,}"
+    if potential.trained_on is None:
+        return f"{n} structures"
+    seen = len(shared_with(geometry_fingerprints(data.structures), potential.trained_on))
+    if seen == len(data):
+        return f"{n} training structures"
+    return f"{n} structures, {seen:,} of them training structures" if seen else f"{n} structures not seen in training"
+
+
+def _errors(axes: Axes, metrics: Metrics, origin: str) -> None:
     rows = [(line.name, line.mae, line.rmse, line.unit) for line in error_lines(metrics)]
-    which = "structures not seen in training" if held_out else "training structures"
-    title = f"Errors on {metrics.structures:,} {which}"
+    title = f"Errors on {origin}"
     columns = (Column(0.0), Column(0.54, "MAE", right=True), Column(0.74, "RMSE", right=True), Column(0.79, grey=True))
     _table(axes, title, columns, rows)
 

@@ -97,8 +97,8 @@ def check_labels(data: Dataset, *, device: torch.device | str = "cpu", kernels: 
     known = _with_both(data)
     if len(known) < FEWEST:
         return NOTHING
-    many = known[_sample(data, known, *MANY)]
-    few = data.select(many[_sample(data, many, *FEW)])
+    many = known[small_sample(data, known, *MANY)]
+    few = data.select(many[small_sample(data, many, *FEW)])
     learner, sample = _Learner(device, kernels), data.select(many)
     try:
         from_energies = learner.forces_from_energies(sample, few)
@@ -135,7 +135,7 @@ def _with_both(data: Dataset) -> Tensor:
     return (energies.isfinite() & (unknown == 0)).nonzero()[:, 0]
 
 
-def _sample(data: Dataset, index: Tensor, n_structures: int, n_atoms: int) -> Tensor:
+def small_sample(data: Dataset, index: Tensor, n_structures: int, n_atoms: int) -> Tensor:
     """Places in `index` of a random part of it, within both limits but at least FEWEST."""
     order = torch.randperm(len(index), generator=torch.Generator().manual_seed(0))
     fits = data.structures.counts[index[order]].cumsum(0) <= n_atoms

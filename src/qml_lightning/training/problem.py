@@ -38,6 +38,7 @@ class Problem:
     labels: Labels
     baseline: Baseline
     source: dict[str, Any] = field(default_factory=dict)  # where the structures came from
+    groups: np.ndarray | None = None  # (structures,) name of the group of each, "" for none
     given: bool = False  # the reference energies are fixed: given, or those of free atoms; else from least squares
 
     @classmethod
@@ -64,7 +65,7 @@ class Problem:
 
         found = compute.on_first(find)  # by the first rank: other processors may round differently
         source = {**data.source.as_dict(), "references": found.words}
-        return cls(structures, labels, found.baseline, source, found.fixed)
+        return cls(structures, labels, found.baseline, source, data.groups, found.fixed)
 
     @property
     def elements(self) -> tuple[int, ...]:
@@ -108,7 +109,8 @@ class Problem:
     def select(self, index: Tensor) -> Problem:
         """The problem of the structures at `index`, with the same reference energies."""
         labels = self.labels.select(index, self.structures.offsets)
-        return replace(self, structures=self.structures.select(index), labels=labels)
+        groups = None if self.groups is None else self.groups[index.numpy()]
+        return replace(self, structures=self.structures.select(index), labels=labels, groups=groups)
 
 
 def usable_structures(data: Dataset, elements: tuple[int, ...] | None = None) -> Structures:

@@ -40,6 +40,7 @@ class Representation(Protocol):
 KINDS: dict[str, type[Representation]] = {FCHL19.kind: FCHL19}
 PRESETS: dict[str, Representation] = {**fchl19.PRESETS}
 DEFAULT: Representation = fchl19.COSINE_SERIES
+SMALL: Representation = fchl19.SMALL_SERIES  # for checks of data
 
 
 def representation_as_dict(representation: Representation) -> dict[str, Any]:

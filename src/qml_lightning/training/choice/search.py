@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
+from ...errors import InputError
 from ...linear.ridge import Ridge
 from ...machine.compute import Compute
 from ...machine.progress import Progress, silent
@@ -18,12 +19,19 @@ from ..costs import batch_limit
 from ..problem import Problem
 from . import rules
 from .budget import plan_trials
-from .trials import Size, TrialData, Trials
+from .trials import Size, Trial, TrialData, Trials
 
 # Score of a recipe in a trial: the smaller, the better.
 Score = Callable[[Recipe], float]
 # Function from a recipe to its neighbour in one direction; None at the end.
 Step = Callable[[Recipe], Recipe | None]
+
+
+EXPLAINS_NOTHING = (
+    "Held-out structures are predicted best by no prediction at all (a ridge of {:.0e}): the labels contradict each "
+    'other. A few wrong frames can do that: look for them with --outliers stop (in Python fit(..., outliers="stop")). '
+    "Or give a ridge to train anyway."
+)
 
 
 def choose(
@@ -52,8 +60,11 @@ def choose(
     float32_ridge = _float32_ridge(problem, start, trials.trial(plan.size, trend.recipe).errors)
     search = _Search(trials, plan.size, free, trend.ridge_ratio(plan.growth), plan.rounding_growth, float32_ridge)
     begin = trend.recipe if "ridge" in free else replace(trend.recipe, ridge=start.ridge * search.ratio)
-    best = search.best(begin, max(rules.LEAST_GAIN, rules.LEAST_GAIN_WITH_ONE_ENERGY * plan.validation.energies**-0.5))
+    least_gain = max(rules.LEAST_GAIN, rules.LEAST_GAIN_WITH_ONE_ENERGY * plan.validation.energies**-0.5)
+    best = search.best(begin, least_gain)
 
+    if "ridge" in free and best.ridge > trials.trace(plan.size, best):
+        raise InputError(EXPLAINS_NOTHING.format(best.ridge))
     trial, least = trials.trial(plan.size, best), search.least_carried(best)
     ridge = Ridge(search.carried_ridge(best), least) if "ridge" in free else Ridge(start.ridge)
     tell("choosing", rules.PLANNED_PASSES + 1, rules.PLANNED_PASSES + 1)
@@ -62,6 +73,9 @@ def choose(
         "judges": asdict(plan.validation),  # by the name that the first files have
         "best": asdict(trial),
         "predicted": trend.errors_after(plan.growth, trial.errors),
+        "uncertainties": trend.uncertainties_after(plan.growth, trial),
+        "least_gain": least_gain,
+        "apart": problem.groups is not None and len(set(problem.groups.tolist())) > 1,  # held out by groups
         "least_ridge": least,
         "trials": [asdict(one) for one in trials.done.values() if math.isfinite(one.score)],
         "seconds": round(time.perf_counter() - started, 3),
@@ -109,6 +123,16 @@ class _Trend:
         """Errors to expect at `growth` times the size. All fall as those of forces, which are known far better."""
         gains = {kind: self.gains.get("forces", self.gains.get(kind, 1.0)) for kind in errors}
         return {kind: error * gains[kind] ** math.log2(growth) for kind, error in errors.items()}
+
+    def uncertainties_after(self, growth: float, trial: Trial) -> dict[str, float]:
+        """Standard errors of `errors_after`: from the errors of the trial, and from the gain up to the full size."""
+        carried = rules.UNCERTAIN_GAIN * abs(math.log2(growth))
+        return {
+            kind: error * math.hypot(trial.uncertainties[kind] / trial.errors[kind], carried)
+            if trial.errors[kind]
+            else 0.0
+            for kind, error in self.errors_after(growth, trial.errors).items()
+        }
 
 
 def _trend(trials: Trials, size: Size, recipe: Recipe) -> _Trend:

@@ -27,6 +27,7 @@ from ..equations import Equations, empty, gather
 from ..problem import VOIGT, Problem
 from ..rows import Pass, write_rows
 from . import rules
+from .order import order_of_trials
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class Trial:
     energy_weight: float
     ridge: float
     errors: dict[str, float]  # by kind of label, in eV, eV/Å and eV/Å³
+    uncertainties: dict[str, float]  # standard errors of these, from their spread over structures
     score: float  # mean logarithm of the errors of the rows: energies and forces are both to be good
 
 
@@ -74,7 +76,7 @@ class TrialData:
     @cached_property
     def order(self) -> Tensor:
         """Random order of the structures: the first ones are held out, trials train on the last ones."""
-        return torch.from_numpy(np.random.RandomState(self.seed).permutation(len(self.problem.structures)))
+        return torch.from_numpy(order_of_trials(len(self.problem.structures), self.problem.groups, self.seed))
 
     def training(self, structures: int) -> Problem:
         """The problem of the last structures."""
@@ -129,6 +131,7 @@ class Trials:
         if (size, recipe) not in self.done:
             residuals = self._residuals(size, recipe)
             factors = {kind: self._error_factors(kind, recipe.size_exponent) for kind in residuals}
+            errors = {kind: row.abs().cpu() * factors[kind] for kind, row in residuals.items()}
             self.done[size, recipe] = Trial(
                 size,
                 next((name for name, preset in PRESETS.items() if preset == recipe.representation), "own"),
@@ -136,20 +139,24 @@ class Trials:
                 recipe.features.sigma,
                 recipe.energy_weight,
                 recipe.ridge,
-                {kind: float((row.abs().cpu() * factors[kind]).mean()) for kind, row in residuals.items()},
+                {kind: float(error.mean()) for kind, error in errors.items()},
+                {kind: standard_error(error, self._owners(kind)) for kind, error in errors.items()},
                 _score(residuals.values()),
             )
         return self.done[size, recipe]
 
     def least_ridge(self, size: Size, recipe: Recipe) -> float:
         """Smallest ridge that is not lost in rounding."""
+        n_weights = size.n_features * recipe.features.weights_of_each(len(self.data.problem.elements))
+        return rules.LOST_IN_ROUNDING * n_weights * self.trace(size, recipe)
+
+    def trace(self, size: Size, recipe: Recipe) -> float:
+        """Trace of the Gram matrix of all rows: with a larger ridge all weights are next to nothing."""
         key = _pass_key(size, recipe)
         if key not in self._traces:
             parts = self._pass(size, recipe).equations.parts
             self._traces[key] = {kind: _trace(part) for kind, part in parts.items()}
-        n_weights = size.n_features * recipe.features.weights_of_each(len(self.data.problem.elements))
-        trace = sum(recipe.weight_of(kind) ** 2 * trace for kind, trace in self._traces[key].items())
-        return rules.LOST_IN_ROUNDING * n_weights * trace
+        return sum(recipe.weight_of(kind) ** 2 * trace for kind, trace in self._traces[key].items())
 
     def _residuals(self, size: Size, recipe: Recipe) -> dict[str, Tensor]:
         """Predictions minus targets of the validation rows; infinite if the ridge is too small for a solution."""
@@ -214,6 +221,27 @@ class Trials:
                 factor = (factor / part.structures.volumes)[:, None].expand(-1, len(VOIGT))
             factors.append(factor[part.targets[kind].isfinite()])
         return torch.cat(factors)
+
+    def _owners(self, kind: str) -> Tensor:
+        """Structure of each validation row of a kind."""
+        owners, first = [], 0
+        for part in (part for part in self.held_out if kind in part.targets):
+            names, counts = list(part.rows), list(part.rows.values())
+            owners.append(first + part.structure_of_rows.split(counts)[names.index(kind)])
+            first += len(part.structures)
+        return torch.cat(owners)
+
+
+def standard_error(errors: Tensor, owners: Tensor) -> float:
+    """Standard error of the mean of `errors`, of which those with the same owner belong together; 0 for one owner."""
+    _, which = torch.unique(owners, return_inverse=True)
+    n = int(which.max()) + 1 if len(which) else 0
+    if n < 2 or not bool(errors.isfinite().all()):
+        return 0.0
+    # a ratio estimator: owners have different numbers of errors
+    count = torch.bincount(which, minlength=n).double()
+    deviation = torch.zeros(n, dtype=errors.dtype).index_add_(0, which, errors - errors.mean())
+    return float((deviation.square().sum() * n / (n - 1)).sqrt() / count.sum())
 
 
 def _pass_key(size: Size, recipe: Recipe) -> tuple[object, ...]:
