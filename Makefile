@@ -4,16 +4,28 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup demo test lint format wheel sanitize sanitize-threads clean
+.PHONY: setup lock demo test lint format wheel sanitize sanitize-threads attack clean
 
 setup: $(STAMP)
 
-# Everything is pinned in constraints.txt; torch is installed by pip from there, first, so that nothing pulls another one.
-$(STAMP): pyproject.toml constraints.txt CMakeLists.txt $(shell find native -type f 2>/dev/null)
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt torch
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable ".[test,dev,plot]"
+# Everything is listed in requirements.lock with its hashes, the build backend too. torch is listed by its version alone:
+# pip takes it from a file of the machine, which differs from machine to machine. Nothing else is fetched (--no-deps).
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-deps
+LOCKED := $(VENV)/.locked
+$(LOCKED): constraints.txt requirements.lock
+	$(PYTHON) -m venv --clear $(VENV)
+	$(INSTALL) --require-hashes --requirement requirements.lock
+	$(INSTALL) --constraint constraints.txt torch
 	touch $@
+
+$(STAMP): $(LOCKED) pyproject.toml CMakeLists.txt $(shell find native -type f 2>/dev/null)
+	$(INSTALL) --no-build-isolation --editable .
+	$(BIN)/pip check
+	touch $@
+
+# The lock file from the versions in constraints.txt, after a change of them.
+lock:
+	$(PYTHON) .ci/lock.py
 
 demo: setup
 	$(BIN)/python examples/demo.py
@@ -33,7 +45,7 @@ format: setup
 # One wheel for any Python >= 3.11, any torch and any Linux from glibc 2.28 on, as torch's own; try_wheel.py holds it to
 # that, then installs and uses it in a fresh environment that sees no compiler.
 wheel: setup
-	$(BIN)/python -m build --wheel --outdir dist --config-setting=wheel.tags=py3-none-manylinux_2_28_$$(uname -m)
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist --config-setting=wheel.tags=py3-none-manylinux_2_28_$$(uname -m)
 	$(BIN)/python examples/try_wheel.py dist
 
 # The native library with every access and every overflow checked, for one instruction set, and its tests with that one.
@@ -55,6 +67,12 @@ sanitize-threads:
 	cmake -S . -B build/threads -G Ninja -DQML_SANITIZE=thread -DQML_INSTRUCTION_SETS="$(SANITIZED_SET)"
 	cmake --build build/threads
 	build/threads/native_threads
+
+# Damaged files and killed commands, counted in a table: N files, with a seed. make attack N=5000 SEED=1
+N ?= 2000
+SEED ?= 0
+attack: setup
+	PYTHONPATH=$(CURDIR)/tests/helpers OMP_NUM_THREADS=1 $(BIN)/python tests/attack --cases $(N) --seed $(SEED)
 
 clean:
 	rm -rf $(VENV) build dist demo

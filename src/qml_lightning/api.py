@@ -21,7 +21,7 @@ from .machine.compute import Compute
 from .machine.memory import Memory
 from .machine.progress import Progress, silent
 from .machine.ranks import Ranks
-from .machine.tensors import open_tensors, write_tensors
+from .machine.tensors import open_tensors
 from .model import file as features_file
 from .model.basis import Basis
 from .model.potential import Model, Potential
@@ -213,7 +213,7 @@ def header_of(potential: Model) -> dict[str, Any]:
 def save(potential: Model, path: str | Path, *, overwrite: bool = False) -> None:
     """Write a model as safetensors with a JSON header, atomically; an existing file is kept unless `overwrite`."""
     tensors = _file_of(potential).tensors_of(potential)
-    write_tensors(path, features_file.FORMAT, header_of(potential), tensors, overwrite=overwrite)
+    features_file.write_model(path, header_of(potential), tensors, overwrite=overwrite)
 
 
 def load(path: str | Path) -> AnyPotential:

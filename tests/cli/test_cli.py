@@ -477,21 +477,32 @@ def test_help_of_every_command_teaches_with_examples():
     assert "First steps" in done.stdout
 
 
-def test_interrupting_ends_with_130_and_leaves_nothing_behind(tmp_path):
+@pytest.mark.parametrize(
+    ("number", "code", "word"), [(signal.SIGINT, 130, "Stopped before"), (signal.SIGTERM, 143, "Stopped by SIGTERM"),
+                                 (signal.SIGHUP, 129, "Stopped by SIGHUP")],
+)  # fmt: skip
+def test_a_signal_ends_a_command_with_its_code_and_a_word_and_leaves_nothing_behind(tmp_path, number, code, word):
     environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     started = subprocess.Popen(
         [sys.executable, "-c", "from qml_lightning import api, cli; import time, sys\n"
-         "api.Request.fit = lambda *a, **k: (print('working', flush=True), time.sleep(60))\n"
+         "from qml_lightning.machine.files import atomic\n"
+         "def fit(*_):\n"
+         "    with atomic('half') as path:\n"
+         "        path.write_text('half')\n"
+         "        print('working', flush=True)\n"
+         "        time.sleep(60)\n"
+         "api.Request.fit = fit\n"
          "sys.exit(cli.main(['train', 'ethanol:train', '-m', 'm.safetensors', '--no-label-check']))"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored by what runs in the background
     )  # fmt: skip
     assert started.stdout is not None
     assert started.stdout.readline() == "working\n"
-    started.send_signal(signal.SIGINT)
-    _, err = started.communicate(timeout=30)
-    assert started.returncode == 130
+    started.send_signal(number)
+    _, err = started.communicate(timeout=60)
+    assert started.returncode == code
     assert "Interrupted" in err
+    assert word in err
     assert "Traceback" not in err
     assert list(tmp_path.iterdir()) == []
 

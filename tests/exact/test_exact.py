@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import ase.io
 import numpy as np
@@ -12,6 +13,7 @@ from ase import Atoms
 from ase.build import molecule
 
 import qml_lightning
+from altered_files import alter
 from kernel_tables import ON_CPU
 from qml_lightning import evaluate, fit
 from qml_lightning.atoms.structures import Labels, structures_from_ase
@@ -388,6 +390,7 @@ def test_a_model_whose_tensors_do_not_fit_is_refused(tmp_path):
     with safe_open(path, "pt") as file:
         metadata = file.metadata()
     save_file({**tensors, "environments": tensors["environments"][:, 1:].contiguous()}, path, metadata)
+    alter(Path(path), lambda header: None, checksum="none")
     with pytest.raises(ModelError, match="environments of shape"):
         qml_lightning.load(path)
 

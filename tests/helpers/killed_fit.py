@@ -51,7 +51,7 @@ def _when(what: str, least: int) -> Callable[..., None]:
 MOMENTS: dict[str, Callable[[], Callable[..., None] | None]] = {
     "before the first checkpoint": lambda: _when("equations", 2),
     "between two checkpoints": lambda: _when("equations", 16),
-    "in the middle of writing a checkpoint": lambda: _at_call(qml_lightning.machine.tensors, "_write", 20),
+    "in the middle of writing a checkpoint": lambda: _at_call(qml_lightning.machine.tensors, "_write", 30),
     "before a checkpoint takes its place": lambda: _at_call(qml_lightning.machine.files.os, "replace", 3),
     "while solving": lambda: _when("solving", 0),
 }

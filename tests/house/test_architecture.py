@@ -18,14 +18,14 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 # name stands for its `__init__`, which comes last in the room.
 HOUSE = """
 errors
-machine: files tensors memory processes progress ranks compute
+machine: files journal tensors memory processes progress ranks forks compute
 atoms: units structures fingerprints dataset cells neighbours
 kernels: contract reference.fchl19 reference.features reference.tangents reference native.library native.functions
   native.predictor native
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
   disk.tiles disk.solve disk
-model: representations.fchl19 representations projection features recipe recipe_file baseline basis provenance predictor
-  potential file metrics
+model: fields representations.fchl19 representations projection features recipe recipe_file baseline basis provenance
+  predictor potential file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
   checkpoint shared_gather solvers.task solvers.direct solvers.disk solvers.iterative solvers fit

@@ -10,8 +10,16 @@ import sys
 
 import pytest
 
-from qml_lightning.errors import InputError
-from qml_lightning.machine.files import atomic, check_output, is_full, sha256, write_atomically
+from qml_lightning.errors import InputError, ResourceError
+from qml_lightning.machine.files import (
+    atomic,
+    check_output,
+    is_full,
+    sha256,
+    sweep_up,
+    write_atomically,
+    write_or_rescue,
+)
 
 
 def test_sha256_is_that_of_hashlib(tmp_path):
@@ -108,3 +116,64 @@ def test_a_link_is_followed_and_stays_a_link(tmp_path):
 )
 def test_a_full_disk_a_quota_and_a_limit_are_told_from_other_errors(number, full):
     assert is_full(OSError(number, os.strerror(number))) is full
+
+
+def test_a_read_only_file_is_refused_before_the_work_even_with_overwrite(tmp_path):
+    path = tmp_path / "model"
+    path.write_text("old")
+    path.chmod(0o444)
+    with pytest.raises(InputError, match=r"read-only and not overwritten. Allow it with chmod u\+w"):
+        check_output(path, overwrite=True)
+    assert path.read_text() == "old"
+
+
+def test_content_that_cannot_take_its_place_is_kept_beside_it(tmp_path):
+    path = tmp_path / "model.safetensors"
+
+    def write():
+        with atomic(path) as temporary:
+            temporary.write_text("long work")
+            path.mkdir()  # nothing can be moved onto a folder
+
+    path.parent.joinpath("model-1.safetensors").write_text("other")
+    with pytest.raises((InputError, ResourceError), match=r"model-2\.safetensors"):
+        write()
+    assert (tmp_path / "model-2.safetensors").read_text() == "long work"
+    assert (tmp_path / "model-1.safetensors").read_text() == "other"
+
+
+def test_a_result_is_rescued_into_another_folder_when_its_own_is_gone(tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    with pytest.raises(ResourceError, match=r"does not exist.*Nothing is lost: it is in .*here/model-1\.qml"):
+        write_or_rescue(tmp_path / "gone" / "model.qml", lambda path: write_atomically(path, b"x", overwrite=False))
+    assert (here / "model-1.qml").read_bytes() == b"x"
+
+
+def test_a_result_is_rescued_beside_a_file_that_came_meanwhile(tmp_path):
+    (tmp_path / "model.qml").write_text("theirs")
+    with pytest.raises(ResourceError, match=r"model\.qml exists.*Nothing is lost: it is in .*model-1\.qml"):
+        write_or_rescue(tmp_path / "model.qml", lambda path: write_atomically(path, b"ours", overwrite=False))
+    assert (tmp_path / "model.qml").read_text() == "theirs"
+    assert (tmp_path / "model-1.qml").read_bytes() == b"ours"
+
+
+def test_a_result_that_is_written_where_it_should_be_is_not_told(tmp_path):
+    write_or_rescue(tmp_path / "model.qml", lambda path: write_atomically(path, b"x"))
+    assert [path.name for path in tmp_path.iterdir()] == ["model.qml"]
+
+
+def test_temporary_files_of_killed_processes_are_swept_up(tmp_path):
+    path = tmp_path / "model"
+
+    def interrupt():
+        with atomic(path) as temporary:
+            os.link(temporary, tmp_path / temporary.name.replace(".tmp", "0.tmp"))  # what kill -9 would leave
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupt()
+    assert len(list(tmp_path.iterdir())) == 1
+    sweep_up(path)
+    assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -38,6 +42,53 @@ def test_a_process_that_dies_and_one_that_refuses_are_told():
         list(as_done(dies, [3, 4], 2))
     with pytest.raises(InputError, match="another number than 3"):
         list(as_done(refuses, [3, 3], 2))
+
+
+def sleeps(file: str) -> None:
+    with open(file, "w") as told:
+        told.write(str(os.getpid()))
+    time.sleep(600)
+
+
+def pids(folder, n: int) -> list[int]:
+    """Process numbers that the workers wrote, once all of them are at work."""
+    while sum(path.stat().st_size > 0 for path in folder.iterdir()) < n:
+        time.sleep(0.05)
+    return [int(path.read_text()) for path in folder.iterdir()]
+
+
+def lives(number: int) -> bool:
+    try:
+        return Path(f"/proc/{number}/stat").read_text().split()[2] != "Z"
+    except OSError:
+        return False
+
+
+def wait_for_the_end_of(numbers: list[int]) -> None:
+    """Return when none of these processes lives; the test would not end if one did."""
+    while any(lives(number) for number in numbers):
+        time.sleep(0.05)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_workers_end_with_their_parent_however_it_ends(tmp_path, how):
+    (tmp_path / "pids").mkdir()
+    (tmp_path / "job.py").write_text(
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "import test_processes\n"
+        "from qml_lightning.cli.failures import signals_raised\n"
+        "if __name__ == '__main__':\n"
+        "    with signals_raised():\n"
+        "        list(test_processes.as_done(test_processes.sleeps, sys.argv[2:], 2))\n"
+    )
+    files = [str(tmp_path / "pids" / str(k)) for k in range(2)]
+    here = os.path.dirname(__file__)
+    parent = subprocess.Popen([sys.executable, str(tmp_path / "job.py"), here, *files], stderr=subprocess.DEVNULL)
+    children = pids(tmp_path / "pids", 2)
+    parent.send_signal(how)
+    parent.wait()
+    wait_for_the_end_of(children)
 
 
 def test_as_many_at_once_as_memory_and_threads_allow(monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import struct
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ from ase import Atoms
 from ase.build import make_supercell
 
 import qml_lightning
+from altered_files import alter, alter_entries
 from kernel_tables import ON_CPU
 from qml_lightning import Potential, fit
 from qml_lightning.atoms.structures import structures_from_ase
@@ -196,16 +196,6 @@ def test_an_existing_model_is_not_overwritten_unless_told(tmp_path, molecular):
     assert qml_lightning.load(str(path)).elements == (1, 6, 8)
 
 
-def _with_header(path, change) -> None:
-    """Rewrite the JSON header of a safetensors file."""
-    raw = path.read_bytes()
-    (length,) = struct.unpack("<Q", raw[:8])
-    header = json.loads(raw[8 : 8 + length])
-    change(header)
-    text = json.dumps(header).encode()
-    path.write_bytes(struct.pack("<Q", len(text)) + text + raw[8 + length :])
-
-
 def test_truncated_foreign_and_newer_files_are_told_apart(tmp_path, molecular):
     path = tmp_path / "model.qml"
 
@@ -221,37 +211,22 @@ def test_truncated_foreign_and_newer_files_are_told_apart(tmp_path, molecular):
         qml_lightning.load(str(path))
 
     fresh()
-    _with_header(path, lambda header: header.__setitem__("__metadata__", {"format": "pt"}))
+    alter_entries(path, lambda entries: entries.__setitem__("__metadata__", {"format": "pt"}))
     with pytest.raises(ModelError, match="not a qml-lightning model file"):
         qml_lightning.load(str(path))
 
-    def newer(header):
-        inner = json.loads(header["__metadata__"]["qml-lightning"])
-        inner["format_version"] = FORMAT_VERSION + 1
-        header["__metadata__"]["qml-lightning"] = json.dumps(inner)
-
     fresh()
-    _with_header(path, newer)
+    alter(path, lambda header: header.__setitem__("format_version", FORMAT_VERSION + 1))
     with pytest.raises(ModelError, match="Update it"):
         qml_lightning.load(str(path))
 
-    def altered(header):
-        inner = json.loads(header["__metadata__"]["qml-lightning"])
-        del inner["recipe"]
-        header["__metadata__"]["qml-lightning"] = json.dumps(inner)
-
     fresh()
-    _with_header(path, altered)
+    alter(path, lambda header: header.pop("recipe"))
     with pytest.raises(ModelError, match="part missing"):
         qml_lightning.load(str(path))
 
-    def shorter(header):
-        inner = json.loads(header["__metadata__"]["qml-lightning"])
-        inner["recipe"]["features"]["n_features"] = 128
-        header["__metadata__"]["qml-lightning"] = json.dumps(inner)
-
     fresh()
-    _with_header(path, shorter)
+    alter(path, lambda header: header["recipe"]["features"].__setitem__("n_features", 128))
     with pytest.raises(ModelError, match=r"phases of shape \(3, 128\), found \(3, 256\)"):
         qml_lightning.load(str(path))
     with pytest.raises(InputError, match="no model file"):

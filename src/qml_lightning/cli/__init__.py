@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from . import datasets, evaluate, info, learning_curve, merge, predict, train, tune, update
-from .failures import explain
+from .failures import explain, signals_raised
 from .screen import teaching
 
 HELP = teaching(
@@ -26,8 +26,8 @@ Input: a file of structures with energies and forces. Output: a potential for mo
 [bold]Exit codes[/bold]
 
 0 success, 2 wrong input, 3 not enough memory or disk, 4 unusable model file, 5 equations without a solution,
-130 interrupted, 1 any other failure. With --json, standard output is one JSON object; after a failure it is
-{"error": …, "kind": …}.
+128 + n stopped by signal n (130 by Ctrl-C, 143 by SIGTERM), 1 any other failure. With --json, standard output is one
+JSON object; after a failure it is {"error": …, "kind": …}.
 """
 )
 
@@ -66,7 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # a terminal that cannot print Å must not stop a training run
     try:
-        code = typer.main.get_command(app).main(arguments, prog_name="qml-lightning", standalone_mode=False)
+        with signals_raised():
+            code = typer.main.get_command(app).main(arguments, prog_name="qml-lightning", standalone_mode=False)
     except BaseException as problem:
         if "--debug" in arguments and isinstance(problem, Exception):
             raise

@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import errno
+import math
 import os
+import signal
 import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
 
 import typer
 
@@ -13,6 +20,44 @@ from .screen import as_json_text, panel
 
 EXIT_CODES: dict[type[QMLError], int] = {InputError: 2, ResourceError: 3, ModelError: 4, SolveError: 5}
 INTERRUPTED = 130
+# Signals by which batch systems and closed terminals stop a job. SIGINT raises KeyboardInterrupt by itself.
+SIGNALS = ("SIGTERM", "SIGHUP")
+# Seconds after a signal in which a further one is ignored: it must not disturb the cleaning up.
+CLEANING_UP = 5.0
+
+
+class Stopped(BaseException):
+    """A signal asked this process to end: raised where it was at work, so that everything is left in order."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def signals_raised() -> Iterator[None]:
+    """Raise `Stopped` on the signals that ask a process to end. Signals that are ignored (nohup) stay ignored."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread can handle signals
+        return
+    ours = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
+    ours = [number for number in ours if signal.getsignal(number) is signal.SIG_DFL]
+
+    last = -math.inf
+
+    def stop(number: int, _: FrameType | None) -> None:
+        nonlocal last
+        since, last = time.monotonic() - last, time.monotonic()
+        if since > CLEANING_UP:
+            raise Stopped(number)
+
+    for number in ours:
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in ours:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def explain(problem: BaseException, *, as_json: bool) -> int:
@@ -29,7 +74,7 @@ def explain(problem: BaseException, *, as_json: bool) -> int:
     if as_json:
         print(as_json_text({"error": message, "kind": kind}, indent=None))
     else:
-        panel("Error" if code != INTERRUPTED else "Interrupted", message, colour="red")
+        panel("Interrupted" if kind == "Interrupted" else "Error", message, colour="red")
     return code
 
 
@@ -38,6 +83,9 @@ def _described(problem: BaseException) -> tuple[int, str, str]:
     for kind, code in EXIT_CODES.items():
         if isinstance(problem, kind):
             return code, kind.__name__, str(problem)
+    if isinstance(problem, Stopped):
+        name = signal.Signals(problem.number).name
+        return 128 + problem.number, "Interrupted", f"Stopped by {name} before the end. No file was left half written."
     if isinstance(problem, (KeyboardInterrupt, typer.Abort)):
         return INTERRUPTED, "Interrupted", "Stopped before the end. No file was left half written."
     if hasattr(problem, "format_message"):  # a mistake in the command line, found by typer

@@ -10,7 +10,7 @@ from typer import Argument
 from ..errors import ModelError
 from .options import Debug, Json
 from .screen import facts, show, show_json, table, teaching
-from .tables import choice_table, equations_facts, model_facts, symbol
+from .tables import choice_table, equations_facts, model_facts, of_file, symbol
 
 if TYPE_CHECKING:
     from ..exact import ExactPotential
@@ -59,13 +59,17 @@ def _holds_equations(path: Path) -> bool:
 
 
 def _equations(path: Path, as_json: bool) -> None:
+    from ..machine.journal import recover
     from ..training.equations_file import read_equations_header
 
-    header = read_equations_header(path)
+    recover(path)
+    header = read_equations_header(path, checked=True)
     if as_json:
         show_json(header)
     else:
-        show(equations_facts(path.name, header))
+        with of_file(path):
+            told = equations_facts(path.name, _with_checksum(header))
+        show(told)
 
 
 def _model(path: Path, as_json: bool) -> None:
@@ -89,13 +93,17 @@ def _show_model(path: Path, header: dict[str, Any], potential: Potential | Exact
         show_json({**header, "explained_variance": explained, "reference_energies": reference})
         return
     energies = ", ".join(f"{name} {energy:.4f} eV" for name, energy in reference.items())
-    found = str(header["provenance"].get("data", {}).get("references", ""))
-    trials = choice_table(header["provenance"].get("choice"))
-    show(
-        model_facts(path.name, header, explained),
-        *trials,
-        facts("Reference energies", {"atoms": energies, "found by": found}),
-    )
+    with of_file(path):
+        found = str(header["provenance"].get("data", {}).get("references", ""))
+        told = [model_facts(path.name, _with_checksum(header), explained)]
+        told += choice_table(header["provenance"].get("choice"))
+    show(*told, facts("Reference energies", {"atoms": energies, "found by": found}))
+
+
+def _with_checksum(header: dict[str, Any]) -> dict[str, Any]:
+    """The header with what the checksum says, in words. The file was read, so it is right where there is one."""
+    none = "none: an older version wrote this file, and damage to its numbers cannot be seen"
+    return {**header, "checksum": f"{header['checksum']}, right" if "checksum" in header else none}
 
 
 def _installation(as_json: bool) -> None:

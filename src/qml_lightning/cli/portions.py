@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import InputError
+from ..errors import InputError, ModelError
 from .screen import note, panel, progress
 
 if TYPE_CHECKING:
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from ..model.predictor import Prediction, Predictor
     from ..study.label_check import LabelReport
 
+# Frames that a message names.
+NAMED = 10
+# Structures that a new model must predict before it is written.
+FEW = 4
 # Atoms in one portion: about a second of work.
 PORTION = 2000
 
@@ -39,7 +43,30 @@ def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, s
         for index in batches(structures.counts, PORTION):
             parts.append(predictor.predict(structures.select(index), forces=forces, stress=stress))
             tell("predicting", int(index[-1]) + 1, len(structures))
-    return Prediction.joined(parts)
+    whole = Prediction.joined(parts)
+    _refuse_not_finite(whole, structures)
+    return whole
+
+
+def _refuse_not_finite(prediction: Prediction, structures: Structures) -> None:
+    """Raise a ModelError that names the frames whose energy, forces or stress is not a finite number."""
+    bad = ~prediction.energies.isfinite()
+    if prediction.forces is not None:
+        bad[structures.structure_of_atom[~prediction.forces.isfinite().all(1)]] = True
+    if prediction.stress is not None:  # a structure without a volume has none
+        bad |= ~prediction.stress.isfinite().all(2).all(1) & (structures.volumes > 0)
+    if frames := bad.nonzero()[:, 0].tolist():
+        named = ", ".join(str(frame) for frame in frames[:NAMED]) + (" …" if len(frames) > NAMED else "")
+        raise ModelError(
+            f"{len(frames)} of {len(structures)} predictions are not finite: of frames {named} (counted from 0). The "
+            "model is unusable, or these structures are far from all that it has learnt; nothing is written."
+        )
+
+
+def refuse_useless(predictor: Predictor, structures: Structures) -> None:
+    """Raise a ModelError if a model that is about to be written gives no finite numbers for its first structures."""
+    few = structures.select(range(min(FEW, len(structures))))
+    _refuse_not_finite(predictor.predict(few), few)
 
 
 def evaluate_all(predictor: Predictor, data: Dataset) -> tuple[Metrics, Prediction]:

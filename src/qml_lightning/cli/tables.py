@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..errors import ModelError
 from ..machine.memory import GIB
 from .screen import facts, show, show_json, table
 
@@ -37,6 +41,17 @@ def metrics_as_json(metrics: Metrics) -> dict[str, Any]:
     plain = metrics.as_dict()
     by_element = {symbol(int(z)): error for z, error in plain["forces_by_element"].items()}
     return {**plain, "forces_by_element": by_element}
+
+
+@contextmanager
+def of_file(path: Path) -> Iterator[None]:
+    """Turn errors while the header of a file is put into words into a ModelError that names the file."""
+    try:
+        yield
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError) as problem:
+        raise ModelError(
+            f"{path} has a header with a part missing or altered ({type(problem).__name__}: {problem})."
+        ) from problem
 
 
 def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] | None = None) -> Group:
@@ -73,6 +88,7 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
             f"on {provenance.get('device', '?')}",
             "predictions": _predictions(header.get("prediction")),
             "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
+            "checksum": str(header.get("checksum", "")),
             "citation": str(data.get("citation", "")),
         },
     )
@@ -195,8 +211,10 @@ def equations_facts(title: str, header: dict[str, Any]) -> Group:
             "structures": f"{header['structures']:,} with {header['atoms']:,} atoms",
             "equations": ", ".join(f"{part['n']:,} {kind}" for kind, part in header["parts"].items()),
             "features": f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}",
+            "chosen": _chosen(header.get("choice")),
             "references": "as given" if header["given_reference_energies"] else "least squares",
             "checkpoint": "" if position is None else f"{position['done']:,} of {position['of']:,} structures are in",
+            "checksum": str(header.get("checksum", "")),
         },
     )
 

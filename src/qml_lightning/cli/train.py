@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Argument, Option
 
-from ..machine.files import check_output
+from ..machine.files import check_output, write_or_rescue
 from .options import (
     DATA_HELP,
     DataOptions,
@@ -22,7 +22,7 @@ from .options import (
     spread,
 )
 from .overlap import repeats_note, shared_note
-from .portions import check_labels, evaluate_all, resumable
+from .portions import check_labels, evaluate_all, refuse_useless, resumable
 from .recipe_options import RecipeOptions
 from .screen import note, notes, panel, progress, show, show_json, teaching, warnings_shown
 from .tables import choice_table, error_table, metrics_as_json, model_facts, show_plan, symbol
@@ -140,7 +140,8 @@ def command(
             tell("axes", 0, 1)
             potential = request.fit(problem, tell)
             if rank == 0:
-                api.save(potential, model, overwrite=overwrite)
+                refuse_useless(potential.on(on, None, machine.kernels), dataset.structures)
+                write_or_rescue(model, lambda path: api.save(potential, path, overwrite=overwrite))
         request.keep.remove_checkpoint()
     if rank > 0:
         return
@@ -204,5 +205,5 @@ def _tell(done: _Trained, as_json: bool) -> None:
     show(
         f"The model is in {done.model}."
         + (f" The summary is in {done.report}." if done.report else "")
-        + (f" The equations are in {done.equations}." if done.equations else "")
+        + (f" The equations are in {done.equations}." if done.equations and done.equations.exists() else "")
     )

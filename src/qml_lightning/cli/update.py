@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 from typer import Argument, Option
 
 from ..errors import InputError
-from ..machine.files import atomic, check_output
+from ..machine.files import check_output
+from ..machine.journal import sweep_up_together, together
 from .options import (
     DATA_HELP,
     DataOptions,
@@ -25,7 +26,7 @@ from .options import (
 )
 from .portions import check_labels
 from .screen import progress, show, show_json, teaching
-from .tables import model_facts
+from .tables import equations_facts, model_facts, of_file
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -81,6 +82,9 @@ def command(
 ) -> None:
     target = output or model
     check_output(target, overwrite or output is None)
+    if data is not None:
+        check_output(equations, overwrite=equations.exists())
+        sweep_up_together([equations, target])
     device = machine.prepare()
     started = time.perf_counter()
 
@@ -89,6 +93,7 @@ def command(
     from ..linear.ridge import Ridge
     from ..machine.compute import Compute
     from ..training.equations import Equations, extended
+    from ..training.equations_file import header_of as equations_header
     from ..training.equations_file import load_equations, save_equations
     from ..training.solvers.direct import solved
 
@@ -103,13 +108,13 @@ def command(
     if dataset is not None and label_check and not remove:
         check_labels(dataset, device)
 
-    def solve_and_save(gathered: Equations) -> Potential:
+    def solve_and_save(gathered: Equations, path: Path) -> Potential:
         # a ridge that is given is used as it is; one that was chosen may be refined
         potential = solved(gathered, recipe, None if ridge is None else Ridge(ridge), use_up=True)
         about = {"kernels": kernels, "device": str(device), "seconds": round(time.perf_counter() - started, 3)}
         provenance = replace(potential.provenance, **about)  # type: ignore[arg-type]
         potential = replace(potential, provenance=provenance, trained_on=_trained_on(earlier, dataset, remove))
-        save(potential, target, overwrite=True)
+        save(potential, path, overwrite=True)
         return potential
 
     with progress() as tell:
@@ -117,17 +122,17 @@ def command(
         gathered = load_equations(equations, device=device)
         if difference := earlier.basis.difference(gathered.basis):
             raise InputError(f"{equations} does not hold the equations of {model}: {difference}.")
+        with of_file(equations):  # what is told at the end: nothing is written if it cannot be told
+            equations_facts("", equations_header(gathered))
         if dataset is None:
-            potential = solve_and_save(gathered)
+            potential = solve_and_save(gathered, target)
         else:
             on = Compute(device, machine.kernels)
             gathered = extended(gathered, dataset, on, remove=remove, repeated=repeated, tell=tell)
             tell("solving", 0, 1)
-            # written before the solve, which uses them up, and in place only after the model: if anything fails in
-            # between, model and equations are as they were, or the command can be given once more
-            with atomic(equations, overwrite=True) as temporary:
-                save_equations(gathered, temporary, overwrite=True)
-                potential = solve_and_save(gathered)
+            with together([equations, target]) as (new_equations, new_model):
+                save_equations(gathered, new_equations, overwrite=True)  # before the solve, which uses them up
+                potential = solve_and_save(gathered, new_model)
     header = header_of(potential)
     if as_json:
         show_json({"model": str(target), "equations": str(equations), **header})

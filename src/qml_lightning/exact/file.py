@@ -5,9 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from ..model.file import common_header, read_axes, read_baseline, read_tensor, read_trained_on, trained_on_tensor
+from ..model.file import (
+    common_header,
+    read_axes,
+    read_baseline,
+    read_elements,
+    read_tensor,
+    read_trained_on,
+    trained_on_tensor,
+)
 from ..model.provenance import Provenance
 from .potential import ExactPotential, whole_representation
 from .recipe import ExactRecipe
@@ -35,9 +44,12 @@ def tensors_of(potential: ExactPotential) -> dict[str, Tensor]:
 
 def read_potential(header: Mapping[str, Any], file: Any) -> ExactPotential:
     """Potential from the header and the tensors of a file."""
-    elements, recipe = tuple(header["elements"]), ExactRecipe.from_dict(header["recipe"])
+    elements, recipe = read_elements(header), ExactRecipe.from_dict(header["recipe"])
+    recipe.check()
     element: Tensor = file.get_tensor("element")
     n, m = len(elements), len(element)
+    if element.dtype != torch.int64 or (m and not 0 <= int(element.min()) <= int(element.max()) < n):
+        raise KeyError(f"element with indices from 0 to {n - 1}")
     if recipe.rank is None:
         projection = whole_representation(n, recipe)
     else:

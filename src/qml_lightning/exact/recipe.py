@@ -10,6 +10,7 @@ import torch
 
 from ..errors import InputError
 from ..kernels import RepresentationArguments
+from ..model.fields import check_fields
 from ..model.recipe import DEFAULT, check_weights
 from ..model.representations import DEFAULT as DEFAULT_REPRESENTATION
 from ..model.representations import Representation, representation_as_dict, representation_from_dict
@@ -48,6 +49,7 @@ class ExactRecipe:
 
     def check(self) -> None:
         """Raise an InputError if a field is out of range."""
+        check_fields(self, projection_samples=1, seed=0)
         if self.method not in METHODS:
             raise InputError(f"An exact method is {' or '.join(METHODS)}, got {self.method!r}.")
         if not self.sigma > 0:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import torch
 
+from . import forks as forks  # a fit or a prediction in a forked process must not hang
 from .memory import Memory
 from .ranks import Ranks
 

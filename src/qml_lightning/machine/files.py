@@ -7,8 +7,11 @@ import errno
 import glob
 import hashlib
 import os
+import re
+import secrets
+import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from ..errors import InputError, ResourceError
@@ -41,6 +44,8 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         raise InputError(f"{given} is a device or a pipe, not a file. Files are written whole and then moved in place.")
     if path.exists() and not overwrite:
         raise InputError(f"{given} exists and is not overwritten. Choose another name, or ask for --overwrite.")
+    if path.exists():
+        _refuse_protected(given, path)
     if not path.parent.is_dir():
         raise InputError(f"The folder {path.parent} does not exist. Make it first: mkdir -p {path.parent}")
     try:
@@ -56,30 +61,114 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
 def atomic(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator[Path]:
     """Temporary path in the same folder. It becomes `path` when the block ends well, and is removed when it fails."""
     path = check_output(path, overwrite)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = temporary_beside(path)
     try:
+        # made inside the block: a signal right after it must not leave the file behind
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
         yield temporary
-        temporary.chmod(_mode(path))
-        _flush(temporary)
+        settle(temporary, path)
     except BaseException as problem:
         temporary.unlink(missing_ok=True)
         if isinstance(problem, OSError) and is_full(problem):
-            text = f"{path} was not written: {problem.strerror}. A file that was there before is unharmed."
+            text = f"{meant_by(path)} was not written: {problem.strerror}. A file that was there before is unharmed."
             raise ResourceError(f"{text} Make room in {path.parent}, or choose another folder.") from problem
         raise
     if path.exists() and not overwrite:  # it appeared during the block: keep both
-        raise InputError(f"{path} was made by someone else meanwhile. The new content is kept as {temporary}.")
-    os.replace(temporary, path)
-    _flush(path.parent)
+        raise InputError(
+            f"{path} was made by someone else meanwhile. The new content is kept as {_beside(temporary, path)}."
+        )
+    try:
+        os.replace(temporary, path)
+    except OSError as problem:
+        kept = _beside(temporary, path)
+        raise ResourceError(
+            f"{path} cannot be replaced: {problem.strerror}. The new content is in {kept}."
+        ) from problem
+    flush(path.parent)
+
+
+def meant_by(path: str | os.PathLike[str]) -> Path:
+    """The path itself, or that which a temporary file will become: messages name what the user knows."""
+    path = Path(path)
+    found = re.fullmatch(r"\.(.+)\.[0-9a-f]{12}\.tmp", path.name)
+    return meant_by(path.with_name(found[1])) if found else path
+
+
+def temporary_beside(path: Path) -> Path:
+    """Name of a new temporary file in the folder of `path`; `sweep_up` knows such names."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(6)}.tmp")
+
+
+def settle(temporary: Path, path: Path) -> None:
+    """Bring a complete temporary file to the disk, with the permissions that `path` has or would have."""
+    flush(temporary)
+    with contextlib.suppress(PermissionError):  # a file system without permissions
+        temporary.chmod(_mode(path))
+
+
+def write_or_rescue(path: str | os.PathLike[str], write: Callable[[Path], None]) -> None:
+    """Call `write(path)`. If that fails, write elsewhere, and raise a ResourceError that says where.
+
+    For results of long work: the folder may be full or gone by now, or hold a file of that name.
+    """
+    path = Path(path).expanduser()
+    try:
+        write(path)
+    except (OSError, InputError, ResourceError) as problem:
+        for folder in (path.parent, Path.cwd(), Path(tempfile.gettempdir())):
+            other = _free_name(folder / path.name)
+            if _written(write, other):
+                raise ResourceError(f"{_said(problem)} Nothing is lost: it is in {other}.") from problem
+        raise
+
+
+def _written(write: Callable[[Path], None], path: Path) -> bool:
+    try:
+        write(path)
+    except (OSError, InputError, ResourceError):
+        return False
+    return True
+
+
+def _said(problem: Exception) -> str:
+    said = str(problem) if isinstance(problem, (InputError, ResourceError)) else ""
+    return said or f"The file was not written ({problem})."
+
+
+def _free_name(path: Path) -> Path:
+    """`path` with a number before its suffix, so that no file has this name."""
+    number = 1
+    while (other := path.with_name(f"{path.stem}-{number}{path.suffix}")).exists():
+        number += 1
+    return other
+
+
+def _beside(temporary: Path, path: Path) -> Path:
+    """Visible name in the folder of `path` that the temporary file has from now on, or its own if that fails."""
+    other = _free_name(path)
+    try:
+        os.replace(temporary, other)
+    except OSError:
+        return temporary
+    return other
+
+
+def _refuse_protected(given: Path, path: Path) -> None:
+    """Raise an InputError for a file that its owner protected, or that only another user may replace."""
+    its, folder = path.stat(), path.parent.stat()
+    if not its.st_mode & (stat.S_IWUSR | stat.S_IWGRP | stat.S_IWOTH):
+        raise InputError(f"{given} is read-only and not overwritten. Allow it with chmod u+w, or choose another name.")
+    user = os.geteuid() if hasattr(os, "geteuid") else its.st_uid
+    if folder.st_mode & stat.S_ISVTX and user not in (0, its.st_uid, folder.st_uid):
+        raise InputError(f"{given} belongs to another user, and only that one may replace it. Choose another name.")
 
 
 def sweep_up(path: str | os.PathLike[str]) -> None:
     """Remove temporary files of `path` that killed processes left. Only for a file that nobody else writes."""
     path = Path(os.path.realpath(Path(path).expanduser()))
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*.tmp"):
-        left.unlink(missing_ok=True)
+    for dots in (".", ".."):  # two: a temporary file of a temporary file
+        for left in path.parent.glob(f"{dots}{glob.escape(path.name)}.*.tmp"):
+            left.unlink(missing_ok=True)
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes, *, overwrite: bool = True) -> None:
@@ -97,7 +186,7 @@ def _mode(path: Path) -> int:
     return 0o666 & ~mask
 
 
-def _flush(path: Path) -> None:
+def flush(path: Path) -> None:
     """Force `path` to the disk: a power cut after `os.replace` must not leave an empty file."""
     if path.is_dir() and os.name == "nt":  # Windows cannot open folders
         return

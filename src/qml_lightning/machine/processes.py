@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import active_children, connection, get_context, parent_process
+from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
 
 import torch
@@ -35,6 +38,7 @@ def as_done(work: Callable[[Task], Result], tasks: Sequence[Task], jobs: int) ->
     """Each task and its result `work(task)`, in the order in which they finish.
 
     With several `jobs`, as many processes share the threads. `work` is sent to each process once: it may hold the data.
+    They end when this process ends, when the work fails, or when nobody wants more results.
     """
     jobs = min(jobs, len(tasks))
     if jobs <= 1:
@@ -42,6 +46,7 @@ def as_done(work: Callable[[Task], Result], tasks: Sequence[Task], jobs: int) ->
             yield task, work(task)
         return
     threads = max(1, torch.get_num_threads() // jobs)
+    others = set(active_children())
     # spawn: a fork would inherit locks of threads that it does not have
     pool = ProcessPoolExecutor(jobs, get_context("spawn"), _begin, (pickle.dumps(work), threads))
     try:
@@ -49,16 +54,35 @@ def as_done(work: Callable[[Task], Result], tasks: Sequence[Task], jobs: int) ->
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool as problem:
+        _end(set(active_children()) - others)
         raise ResourceError(
             f"One of {jobs} processes ended before its work was done; most often memory was too short for all of them. "
             "Use fewer at once."
         ) from problem
+    except BaseException:
+        _end(set(active_children()) - others)
+        raise
     finally:
         pool.shutdown(cancel_futures=True)
 
 
+def _end(children: set[BaseProcess]) -> None:
+    """End these processes at once: shutting down a pool would wait for the tasks that they are at."""
+    for child in children:
+        child.terminate()
+
+
+def _end_with_parent() -> None:
+    """Wait until the parent process has ended, by whatever cause, and end this one."""
+    parent = parent_process()
+    if parent is not None:
+        connection.wait([parent.sentinel])
+        os._exit(1)
+
+
 def _begin(work: bytes, threads: int) -> None:
     global _work
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C ends it silently: the parent reports
     torch.set_num_threads(threads)
     _work = pickle.loads(work)

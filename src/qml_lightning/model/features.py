@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..kernels import FeatureMap
+from .fields import check_fields
 
 Method = Literal["sorf", "rff", "orf"]
 
@@ -47,6 +48,7 @@ class FeatureSettings:
 
     def check(self, rank: int) -> None:
         """Raise an InputError if a field is out of range or does not go with `rank`."""
+        check_fields(self)
         if not self.sigma > 0:
             raise InputError(f"The kernel width sigma must be positive, got {self.sigma}.")
         if self.n_features < 1 or (self.paired and self.n_features % 2):

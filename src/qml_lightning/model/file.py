@@ -10,14 +10,16 @@ import torch
 from torch import Tensor
 
 from ..atoms.units import INTERNAL
+from ..errors import SolveError
 from ..kernels import FeatureMap
-from ..machine.tensors import open_tensors
+from ..machine.files import meant_by
+from ..machine.tensors import all_finite, open_tensors, write_tensors
 from .baseline import Baseline
 from .basis import Basis, tensors_of_map
 from .potential import Model, Potential
 from .projection import Projection
 from .provenance import Provenance
-from .recipe import Recipe
+from .recipe import Recipe, dtype_of
 
 FORMAT = "qml-lightning"
 # Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind.
@@ -40,9 +42,21 @@ def common_header(model: Model, kind: str, recipe: Mapping[str, Any]) -> dict[st
     }
 
 
+def write_model(path: str | Path, header: dict[str, Any], tensors: Mapping[str, Tensor], *, overwrite: bool) -> None:
+    """Write a model of any kind, atomically; an existing file is kept unless `overwrite`."""
+    precision = header["recipe"].get("precision", "float64")
+    if not all_finite(tensors["weights"].to(dtype_of(precision))):
+        largest = float(tensors["weights"].abs().max())
+        raise SolveError(
+            f"{meant_by(path)} was not written: the largest weight is {largest:.1e}, too large for predictions in "
+            f"{precision}. Look for labels that are too large in the data, or use a larger ridge."
+        )
+    write_tensors(path, FORMAT, header, tensors, overwrite=overwrite)
+
+
 def read_header(path: str | Path) -> dict[str, Any]:
     """JSON header of a model file, checked to be ours and of a known version."""
-    with open_tensors(path, FORMAT, FORMAT_VERSION, "model") as (header, _):
+    with open_tensors(path, FORMAT, FORMAT_VERSION, "model", checked=False) as (header, _):
         return header
 
 
@@ -97,7 +111,8 @@ def basis_tensors(basis: Basis) -> dict[str, Tensor]:
 
 def read_basis(header: Mapping[str, Any], file: Any) -> Basis:
     """Elements, recipe, axes and feature maps; a KeyError if tensors do not fit the recipe in the header."""
-    elements, recipe = tuple(header["elements"]), Recipe.from_dict(header["recipe"])
+    elements, recipe = read_elements(header), Recipe.from_dict(header["recipe"])
+    recipe.check()
     n, features = len(elements), recipe.features
     frequencies = features.n_features // (1 + features.paired)
     wanted: dict[str, tuple[int, ...]] = {"phases": (n, frequencies)}
@@ -119,6 +134,14 @@ def read_basis(header: Mapping[str, Any], file: Any) -> Basis:
     return Basis(elements, recipe, read_axes(file, size, n, recipe.rank), maps, drawn)
 
 
+def read_elements(header: Mapping[str, Any]) -> tuple[int, ...]:
+    """Atomic numbers of a header; a KeyError unless they ascend from 1 or more."""
+    elements = tuple(header["elements"])
+    if not elements or any(type(z) is not int for z in elements) or list(elements) != sorted({*elements} - {0}):
+        raise KeyError(f"elements {list(elements)[:10]}")
+    return elements
+
+
 def read_axes(file: Any, size: int, n_elements: int, rank: int) -> Projection:
     """Axes of all elements."""
     matrices = read_tensor(file, "projection", (n_elements, size, rank))
@@ -131,10 +154,12 @@ def read_baseline(file: Any, elements: tuple[int, ...], name: str) -> Baseline:
 
 
 def read_tensor(file: Any, name: str, shape: tuple[int, ...]) -> Tensor:
-    """Tensor of that name; a KeyError if it is missing or has another shape."""
+    """Tensor of that name; a KeyError if it is missing, has another shape, or is not finite."""
     if name not in file.keys():  # noqa: SIM118 (not a dict)
         raise KeyError(name)
     tensor: Tensor = file.get_tensor(name)
     if tuple(tensor.shape) != shape:
         raise KeyError(f"{name} of shape {shape}, found {tuple(tensor.shape)}")
+    if not all_finite(tensor):
+        raise KeyError(f"{name} without NaN and infinity")
     return tensor

@@ -68,6 +68,10 @@ class Model(Protocol):
         """Prediction in one call, for kernels that have it."""
         return None
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Fields to copy and to pickle, without the predictor: it holds memory of the native library."""
+        return {name: value for name, value in self.__dict__.items() if name != "_ready"}
+
     @cached_property
     def _ready(self) -> Predictor:
         return self.on()

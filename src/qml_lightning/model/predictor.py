@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from ase import Atoms
 
     from .potential import Model
+    from .recipe import Precision
 
 # Energies of projected environments of an element, (n,) float64, and their gradients, (n, rank).
 LocalModel = Callable[[int, Tensor], tuple[Tensor, Tensor]]
@@ -45,7 +47,11 @@ class Prediction:
 
 
 class Predictor:
-    """A model on one device, in one precision, with the kernels that serve it."""
+    """A model on one device, in one precision, with the kernels that serve it.
+
+    A copy, a pickled one and one in a forked process are made anew from the model: they share no memory of the native
+    library and no neighbour list.
+    """
 
     def __init__(
         self, potential: Model, basis: ReadyBasis, skin: float, local: LocalModel, whole_path: WholePath | None = None
@@ -58,6 +64,12 @@ class Predictor:
         self._lists_made = 0
         self._whole_path = whole_path
         self._checked_cells: Tensor | None = None
+        self._process = os.getpid()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        precision = str(self.basis.projections.dtype).removeprefix("torch.")
+        device, kernels = str(self.basis.device), self.basis.kernels.NAME
+        return _made_ready, (self.potential, device, precision, kernels, self.skin)
 
     @property
     def cutoff(self) -> float:
@@ -76,6 +88,8 @@ class Predictor:
             structures = structures_from_ase(structures)
         if stress is None:
             stress = structures.has_volume
+        if self._process != os.getpid():
+            self._begin_anew()
         if self._whole_path is not None:
             return self._predict_at_once(self._whole_path, structures, forces=forces, stress=stress)
         if self.skin > 0:
@@ -87,6 +101,12 @@ class Predictor:
             self._lists_made += 1
             parts.append(self.predict_pairs(part, pairs, forces=forces, stress=stress))
         return Prediction.joined(parts)
+
+    def _begin_anew(self) -> None:
+        """Leave to the parent process what is its own: one of its threads may have been at work during the fork."""
+        self._left = self._whole_path  # kept, as freeing it would touch the parent's locks
+        self._whole_path, self._pairs = self.potential._whole_path(self.basis, self.skin), None
+        self._process = os.getpid()
 
     def _predict_at_once(self, path: WholePath, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
         if self._checked_cells is None or not torch.equal(self._checked_cells, structures.cells):
@@ -137,6 +157,10 @@ class Predictor:
             forces_from(structures, pairs, gradient) if forces else None,
             stress_from(structures, pairs, gradient) if stress else None,
         )
+
+
+def _made_ready(potential: Model, device: str, precision: Precision, kernels: str, skin: float) -> Predictor:
+    return potential.on(device, precision, kernels, skin=skin)
 
 
 def forces_from(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import torch
 from ..errors import InputError
 from ..linear.compensated import ACCUMULATIONS, Accumulation
 from .features import FeatureSettings
+from .fields import check_fields
 from .representations import DEFAULT as DEFAULT_REPRESENTATION
 from .representations import Representation, representation_as_dict, representation_from_dict
 from .representations.fchl19 import ENERGIES_AND_FORCES
@@ -72,6 +73,8 @@ class Recipe:
 
     def check(self) -> None:
         """Raise an InputError if a field is out of range, or if two fields exclude each other."""
+        check_fields(self, rank=1, projection_samples=1, seed=0)
+        check_fields(self.solver, preconditioner_features=1, most_iterations=1)
         self.features.check(self.rank)
         if not self.ridge >= 0:
             raise InputError(f"The ridge must not be negative, got {self.ridge}.")

@@ -29,7 +29,7 @@ def load_recipe(path: str | Path) -> Recipe:
         if content["format"] != FORMAT:
             raise KeyError(FORMAT)
         recipe = Recipe.from_dict(content["recipe"])
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as problem:
         raise InputError(
             f"{path} is not a recipe that can be used ({type(problem).__name__}: {problem}). `qml-lightning tune` "
             "writes one."

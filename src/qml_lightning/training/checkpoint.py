@@ -166,7 +166,7 @@ class Restart(Checkpoint):
     """Vectors of an iteration that is not finished."""
 
     def _header(self) -> dict[str, Any]:
-        with open_tensors(self.path, RESTART, RESTART_VERSION, "restart") as (header, _):
+        with open_tensors(self.path, RESTART, RESTART_VERSION, "restart", checked=False) as (header, _):
             return header
 
     def after(self, state: State, identity: Mapping[str, Any]) -> None:
@@ -190,12 +190,13 @@ class Restart(Checkpoint):
         if not self.found:
             return None
         with open_tensors(self.path, RESTART, RESTART_VERSION, "restart") as (header, file):
-            if why := _iteration_difference(header, identity):
-                raise self._refused(why)
+            why = _iteration_difference(header, identity)
             base, residual, left = (file.get_tensor(name).to(device) for name in VECTORS)
             best = file.get_tensor("best").to(device) if "best" in file.keys() else None  # noqa: SIM118
             windows = {name: file.get_tensor(name).to(device) for name in WINDOWS}
             history = [Iteration(**step) for step in header["history"]]
+        if why:
+            raise self._refused(why)
         k = len(windows["images"])
         state = State.start(header["ridge"], residual, len(base), max(k, min(WINDOW, most_iterations)))
         for name, rows in windows.items():

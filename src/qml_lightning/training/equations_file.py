@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..linear.normal_equations import Gram, Part, Rows, append, lower_tiles
+from ..machine.journal import recover
 from ..machine.memory import Memory
 from ..machine.tensors import open_tensors, write_tensors
 from ..model.baseline import References
@@ -83,15 +85,15 @@ def _tensors(equations: Equations) -> dict[str, Tensor]:
     return tensors
 
 
-def read_equations_header(path: str | Path) -> dict[str, Any]:
-    """JSON header of an equations file, checked to be ours and of a known version."""
-    with open_tensors(path, FORMAT, FORMAT_VERSION, "equations") as (header, _):
+def read_equations_header(path: str | Path, *, checked: bool = False) -> dict[str, Any]:
+    """JSON header of an equations file, checked to be ours and of a known version; `checked`: with its checksum."""
+    with open_tensors(path, FORMAT, FORMAT_VERSION, "equations", checked=checked) as (header, _):
         return header
 
 
 def read_equations_basis(path: str | Path) -> Basis:
     """Basis of an equations file, without its equations."""
-    with open_tensors(path, FORMAT, FORMAT_VERSION, "equations") as (header, file):
+    with open_tensors(path, FORMAT, FORMAT_VERSION, "equations", checked=False) as (header, file):
         return read_basis(header, file)
 
 
@@ -107,10 +109,13 @@ def load_equations(path: str | Path, *, device: torch.device | str = "cpu") -> E
 
 
 def load_state(path: str | Path, *, device: torch.device | str = "cpu") -> tuple[Equations, Position | None]:
-    """Equations of a file, and the position of a checkpoint."""
+    """Equations of a file, and the position of a checkpoint. An update that was cut short is finished first."""
+    recover(path)
     with open_tensors(path, FORMAT, FORMAT_VERSION, "equations") as (header, file):
-        n = int(header["n_weights"])
-        forms = header["parts"]
+        n, forms = header["n_weights"], header["parts"]
+        _check_counts({name: header[name] for name in ("n_weights", "structures", "atoms")})
+        for form in forms.values():
+            _check_counts({name: count for name, count in form.items() if name != "form"})
         Memory().require(
             sum(equations_memory(n + 1 if form["form"] == "gram" else form["capacity"], n) for form in forms.values()),
             f"Reading equations for {n} weights",
@@ -132,6 +137,13 @@ def load_state(path: str | Path, *, device: torch.device | str = "cpu") -> tuple
             Chosen.from_header(header),
         )
         return equations, None if position is None else Position(**position)
+
+
+def _check_counts(counts: Mapping[str, Any]) -> None:
+    """Raise a KeyError unless all are whole numbers and not negative."""
+    for name, count in counts.items():
+        if type(count) is not int or count < 0:
+            raise KeyError(f"{name} that is a number, found {count!r:.100}")
 
 
 def _read_part(file: Any, kind: str, form: dict[str, Any], n: int, device: torch.device | str) -> Part:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ...errors import InputError
 from ...kernels import Angular, FCHL19Arguments
+from ..fields import check_fields
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class FCHL19:
     cutoff_power: int = 1  # 1: the paper's cosine; 2: its square, whose derivatives are continuous up to the third
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name in ("cutoff", "eta2", "eta3", "zeta"):
             if not getattr(self, name) > 0:
                 raise InputError(f"FCHL19 needs {name} > 0, got {getattr(self, name)}.")

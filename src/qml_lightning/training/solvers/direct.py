@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -11,21 +12,24 @@ import torch
 from torch import Tensor
 
 from ...atoms.dataset import Dataset
+from ...errors import InputError, ResourceError
 from ...linear.direct import EIGEN_FROM, ridge_path
 from ...linear.direct import solve as solve_terms
 from ...linear.ridge import Ridge
 from ...linear.solution import Solution
 from ...machine.compute import Compute
+from ...machine.files import write_or_rescue
 from ...machine.progress import Progress, silent
 from ...model.basis import Basis
 from ...model.potential import Potential
 from ...model.provenance import Provenance
 from ...model.recipe import Recipe
-from ..checkpoint import EquationsCheckpoint
+from ..checkpoint import CheckpointWarning, EquationsCheckpoint
 from ..choice.rules import FEWEST_LEFT_OUT_STRUCTURES, LEFT_OUT_PART, MOST_LEFT_OUT_ROWS
 from ..costs import batch_limit, direct_memory
 from ..equations import Equations, empty, gather
 from ..equations_file import save_equations
+from ..keep import Keep
 from ..problem import Learn, Problem
 from ..rows import Pass
 from ..shared_gather import gather_by_ranks
@@ -37,8 +41,7 @@ def solve(task: Task) -> Fitted:
     equations, report = _gathered(task)
 
     def finish() -> Fitted:
-        if task.keep.equations is not None:
-            save_equations(equations, task.keep.equations, overwrite=task.keep.overwrite)
+        _keep(equations, task.keep)
         # rows of several ranks are in another order, and a ridge that was given is not refined
         refine = task.ridge.chosen and task.compute.ranks is None
         groups = left_out_groups(task.problem, task.recipe.seed) if refine else ()
@@ -48,6 +51,16 @@ def solve(task: Task) -> Fitted:
     fitted = task.compute.on_first(finish)
     task.tell("solving", 1, 1)
     return fitted
+
+
+def _keep(equations: Equations, keep: Keep) -> None:
+    """Write the equations if that is wanted; if they cannot be written there, warn and say where they are."""
+    if keep.equations is None:
+        return
+    try:
+        write_or_rescue(keep.equations, lambda path: save_equations(equations, path, overwrite=keep.overwrite))
+    except (OSError, InputError, ResourceError) as problem:
+        warnings.warn(CheckpointWarning(f"The equations: {problem} The fit goes on."), stacklevel=2)
 
 
 def _gathered(task: Task) -> tuple[Equations, dict[str, Any]]:

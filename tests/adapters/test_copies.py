@@ -1,0 +1,134 @@
+"""Potentials and calculators are copied, pickled and used in other processes, and give the same numbers."""
+
+from __future__ import annotations
+
+import copy
+import multiprocessing
+import pickle
+from concurrent.futures import ProcessPoolExecutor
+
+import numpy as np
+import pytest
+import torch
+from ase import Atoms
+from ase.mep import NEB
+from ase.optimize import BFGS
+
+from qml_lightning import exact, fit
+from qml_lightning.model.potential import Model
+from small_models import argon, molecules, recipe
+
+FRAMES = 1  # that each process predicts
+
+
+@pytest.fixture(scope="module", params=["random features", "explicit kernels", "reference kernels"])
+def calculator(request):
+    if request.param == "explicit kernels":
+        return fit(molecules(2), exact.OQML).calculator()
+    potential = fit(molecules(6), recipe(n_features=64))
+    return potential.calculator(kernels="reference" if request.param == "reference kernels" else None)
+
+
+def frames() -> list[Atoms]:
+    structures = molecules(FRAMES, seed=50).structures
+    cut = structures.positions.split(structures.counts.tolist())
+    numbers = structures.numbers.split(structures.counts.tolist())
+    return [Atoms(z.tolist(), r.numpy()) for z, r in zip(numbers, cut)]
+
+
+def forces(calculator) -> np.ndarray:
+    found = []
+    for atoms in frames():
+        atoms.calc = calculator
+        found.append(np.append(atoms.get_forces(), atoms.get_potential_energy()))
+    return np.array(found)
+
+
+def test_copies_before_and_after_a_prediction_give_the_same_numbers(calculator):
+    fresh = copy.deepcopy(calculator)
+    wanted = forces(calculator)
+    for one in (fresh, copy.deepcopy(calculator), copy.copy(calculator), pickle.loads(pickle.dumps(calculator))):
+        assert np.array_equal(forces(one), wanted)
+        assert one.predictor.basis.projections.dtype == calculator.predictor.basis.projections.dtype
+        assert one.predictor.basis.kernels is calculator.predictor.basis.kernels
+
+
+def test_atoms_with_a_calculator_are_copied_deeply(calculator):
+    atoms = frames()[0]
+    atoms.calc = calculator
+    energy = atoms.get_potential_energy()
+    other = copy.deepcopy(atoms)
+    other.rattle(0.1, seed=1)
+    assert other.calc is not atoms.calc
+    assert other.get_potential_energy() != energy
+    assert atoms.get_potential_energy() == energy
+
+
+def test_a_potential_is_copied_and_pickled_before_and_after_a_prediction(calculator):
+    potential: Model = calculator.potential
+    structures = molecules(1, seed=9).structures
+    unused = pickle.loads(pickle.dumps(potential))
+    wanted = potential.predict(structures).forces
+    for one in (unused, copy.deepcopy(potential), pickle.loads(pickle.dumps(potential))):
+        assert torch.equal(one.predict(structures).forces, wanted)
+
+
+def test_a_pickled_potential_takes_the_room_of_its_tensors(calculator):
+    potential = calculator.potential
+    before = len(pickle.dumps(potential))
+    potential.predict(molecules(1).structures)
+    assert len(pickle.dumps(potential)) == before
+
+
+def test_images_of_a_band_have_copied_calculators():
+    potential = fit(argon(6), recipe(n_features=64))
+    start = Atoms("Ar4", [[0, 0, 0], [3.7, 0, 0], [0, 3.7, 0], [0, 0, 3.7]])
+    start.calc = potential.calculator()
+    images = [copy.deepcopy(start) for _ in range(3)]
+    images[1].positions[3] += 0.1
+    images[2].positions[3] += 0.2
+    band = NEB(images, method="improvedtangent")
+    assert BFGS(band, logfile=None).run(steps=2) in (True, False)
+    assert np.isfinite(band.get_forces()).all()
+    assert len({id(image.calc) for image in images}) == 3
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_other_processes_give_the_same_numbers(calculator, method):
+    if method not in multiprocessing.get_all_start_methods():
+        pytest.skip(f"this system has no {method}")
+    if method == "spawn" and calculator.predictor._whole_path is None:
+        pytest.skip("spawn pickles, which is tested for this model above")
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        wanted = forces(calculator)  # starts the parent's threads
+        torch.ones(1000, 1000) @ torch.ones(1000, 1000)
+        with ProcessPoolExecutor(1, multiprocessing.get_context(method)) as pool:
+            tasks = [pool.submit(forces, calculator) for _ in range(1)]
+            # the timeout is for a child that hangs, which is the fault looked for
+            found = [task.result(timeout=120) for task in tasks]
+            threads = pool.submit(torch.get_num_threads).result(timeout=120)
+    finally:
+        torch.set_num_threads(before)
+        for child in multiprocessing.active_children():
+            child.kill()
+    for one in found:
+        np.testing.assert_allclose(one, wanted, rtol=1e-9, atol=1e-9)
+    if method == "fork":
+        assert threads == 1
+    assert torch.get_num_threads() == before
+
+
+def test_a_forked_process_lists_its_own_neighbours(calculator):
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("this system has no fork")
+    wanted = forces(calculator)
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=lambda: queue.put((forces(calculator), calculator.lists_made)))
+    child.start()
+    numbers, made = queue.get()
+    child.join()
+    np.testing.assert_allclose(numbers, wanted, rtol=1e-9, atol=1e-9)
+    assert made > 0

@@ -1,0 +1,123 @@
+"""Worker processes of the attack: many commands in each, under limits of memory and time."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from queue import Empty, Queue
+
+from cases import KINDS, Case, Verdict, judge, result_of
+
+# Seconds that a command may take, on a machine that has other work to do.
+SECONDS = 120
+# Commands after which a worker is replaced by a fresh one.
+COMMANDS = 250
+
+
+class Worker:
+    """A process that runs one command after another; one that dies or hangs is replaced."""
+
+    def __init__(self) -> None:
+        self._process: subprocess.Popen[str] | None = None
+        self._done = 0
+
+    def run(self, command: list[str], folder: Path) -> tuple[int | str, str]:
+        """Exit code, or "crash" or "hang", and what the command said."""
+        if self._process is None or self._done >= COMMANDS:
+            self.end()
+            program = [sys.executable, str(Path(__file__).with_name("worker.py"))]
+            self._process, self._done = (
+                subprocess.Popen(
+                    program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+                ),
+                0,
+            )
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._done += 1
+        process.stdin.write(json.dumps({"command": command, "folder": str(folder)}) + "\n")
+        process.stdin.flush()
+        with selectors.DefaultSelector() as ready:
+            ready.register(process.stdout, selectors.EVENT_READ)
+            if not ready.select(SECONDS):
+                process.kill()
+                self.end()
+                return "hang", f"over {SECONDS} s"
+        line = process.stdout.readline()
+        if not line:
+            code = process.wait()
+            self._process = None
+            return "crash", f"the process ended with {code}"
+        answer = json.loads(line)
+        return answer["code"], answer["said"]
+
+    def end(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+
+def run_cases(cases: Sequence[Case], victims: Path, folder: Path, jobs: int) -> Iterator[Verdict]:
+    """Verdicts on all cases, several at a time."""
+    wanted = _sound_results(victims, folder)
+    left: Queue[Case] = Queue()
+    for case in cases:
+        left.put(case)
+    found: Queue[Verdict | None] = Queue()
+
+    def work() -> None:
+        worker = Worker()
+        try:
+            while True:
+                case = left.get_nowait()
+                here = folder / f"case{case.number}"
+                command = case.prepare(victims, here)
+                code, said = worker.run(command, here)
+                if isinstance(code, str):
+                    found.put(Verdict(case.kind, f"case {case.number} ({' '.join(command)})", code, said))
+                else:
+                    found.put(judge(case, command, here, wanted, code, said))
+                shutil.rmtree(here)
+        except Empty:
+            pass
+        finally:
+            worker.end()
+            found.put(None)
+
+    threads = [threading.Thread(target=work) for _ in range(jobs)]
+    for thread in threads:
+        thread.start()
+    running, number = jobs, 0
+    while running:
+        verdict = found.get()
+        if verdict is None:
+            running -= 1
+            continue
+        number += 1
+        if number % 100 == 0:
+            print(f"  {number} of {len(cases)} files", file=sys.stderr, flush=True)
+        yield verdict
+
+
+def _sound_results(victims: Path, folder: Path) -> dict[str, str]:
+    """Kind of file → digest of the numbers that its command gives while it is sound; damage must not change them."""
+    worker, wanted = Worker(), {}
+    for kind in ("model", "equations", "checkpoint"):
+        here = folder / f"sound {kind}"
+        shutil.copytree(victims, here)
+        name = {"model": "m.safetensors", "equations": "m.eq", "checkpoint": "c.checkpoint"}[kind]
+        code, said = worker.run(Case(kind, 0, 0)._command(name, None), here)  # type: ignore[arg-type]
+        if code != 0:
+            raise RuntimeError(f"The sound {kind} does not work ({code}): {said}")
+        wanted[kind] = result_of(here)
+    worker.end()
+    assert wanted.keys() <= KINDS.keys()
+    return wanted
