@@ -32,7 +32,8 @@ from qml_lightning.model.representations import fchl19 as representations
 from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
-from qml_lightning.training.outliers import Outliers, OutlierSearch
+from qml_lightning.training.judgement import Outliers
+from qml_lightning.training.outliers import OutlierSearch
 from qml_lightning.training.outliers import find_outliers as find_outliers_of
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.direct import equations_of, solved

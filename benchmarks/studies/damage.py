@@ -154,6 +154,7 @@ KINDS: dict[str, Damage] = {
     "coordinates of another frame": _other_coordinates,
     "kcal/mol instead of eV": _other_units,
 }
+OF_SEVERAL_ELEMENTS = ("two elements exchanged",)  # nothing happens to one element
 # For crystals.
 PERIODIC: dict[str, Damage] = {"cell and coordinates × 1.02": _scaled_cell}
 # Damage to the structure itself; all other kinds change labels alone.

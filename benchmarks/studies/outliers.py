@@ -15,7 +15,7 @@ from ..harness.entries import grouped
 from ..harness.internals import OutlierSearch, find_outliers, outlier_search
 from ..harness.models import load
 from ..harness.tables import table
-from .damage import KINDS, PERIODIC, TO_STRUCTURES, WITH_STRESS, damaged
+from .damage import KINDS, OF_SEVERAL_ELEMENTS, PERIODIC, TO_STRUCTURES, WITH_STRESS, damaged
 
 N = {"water": 50}  # frames, else 200: a frame of water has 577 labels
 CLEAN_MOST = 1000  # structures
@@ -43,6 +43,7 @@ def cells(options: Options) -> list[Cell]:
         for name in (("ethanol",) if options.quick else DAMAGED)
         for kind in (*KINDS, *(PERIODIC if name in ("silicon", "water") else ()),
                      *(WITH_STRESS if name == "silicon" else ()))
+        if name != "silicon" or kind not in OF_SEVERAL_ELEMENTS
     ]  # fmt: skip
     clean = [{"data": name, "damage": NOTHING} for name in (("ethanol",) if options.quick else CLEAN)]
     return clean[:1] + damage[:2] if options.quick else clean + damage
@@ -55,9 +56,19 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
         return _told(data if len(data) <= CLEAN_MOST else data.subsample(CLEAN_MOST, seed=0), None)
     n = 60 if options.quick else N.get(name, 200)
     data = _data(name, n)
-    frame = int(np.random.RandomState(list(KINDS | PERIODIC | WITH_STRESS).index(kind)).randint(len(data)))
+    frame = int(np.random.RandomState(list(KINDS | PERIODIC | WITH_STRESS).index(kind)).choice(_moving(data)))
     bad = damaged(data, frame, kind)
     return _told(bad, frame, None if kind in TO_STRUCTURES else _search(name, n))
+
+
+def _moving(data: Dataset) -> np.ndarray:
+    """Frames with a force of 0.1 eV/Å or more: scaled forces, swapped atoms and the like mean nothing in others."""
+    forces = data.labels.forces
+    assert forces is not None
+    largest = forces.new_zeros(len(data)).scatter_reduce_(
+        0, data.structures.structure_of_atom, forces.norm(dim=1), "amax"
+    )
+    return (largest > 0.1).nonzero()[:, 0].numpy()
 
 
 @lru_cache(1)

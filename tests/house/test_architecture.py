@@ -27,8 +27,8 @@ linear: compensated normal_equations cholesky ridge solution direct left_out pre
 model: fields representations.fchl19 representations projection features recipe recipe_file baseline basis provenance
   predictor potential file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
-  choice.order choice.trials choice.budget choice.search choice outliers bad_frames checkpoint shared_gather
-  solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
+  choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
+  checkpoint shared_gather solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
 datasets: usage archive xyz_sizes content npz frames citations entries unit_hints doubts downloads catalogue readers
   writers
 exact: recipe groups covariance potential file fit

@@ -12,7 +12,8 @@ from ..atoms.dataset import Dataset
 from ..errors import InputError
 from ..machine.compute import Compute
 from ..machine.progress import Progress, silent
-from .outliers import Outlier, Outliers, find_outliers
+from .judgement import Outlier, Outliers
+from .outliers import find_outliers
 from .problem import Learn, Problem
 
 # "keep": do not look for outliers. "tell": name them, and stop where they would ruin the fit. "drop": name them and

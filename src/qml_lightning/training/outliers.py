@@ -2,93 +2,28 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..linear.left_out import LeftOut
-from ..linear.normal_equations import Rows
 from ..machine.compute import Compute
 from ..machine.progress import Progress, silent
-from ..model.baseline import Baseline
 from ..model.basis import Basis, ReadyBasis
-from ..model.features import FeatureSettings
-from ..model.recipe import Recipe
-from ..model.representations import SMALL
-from .problem import VOIGT, Problem
-from .rows import Pass, row_factors, write_rows
+from .judgement import Judged, Outliers, rms
+from .outlier_rows import RECIPE, Sample, targets_of
+from .problem import Problem
 
-# Small: it takes seconds, and is good enough to tell a wrong label from a right one.
-RECIPE = Recipe(
-    SMALL,
-    rank=64,
-    features=FeatureSettings(n_features=1024, paired=True),
-    energy_weight=1.0,
-    projection_samples=500,
-    precision="float32",
-)
 FEWEST = 50  # structures: below this the tail of the residuals is not known
 MOST_ROWS = 40_000  # of the small fit; structures beyond them are predicted by it
 MOST_ROWS_FOR_RIDGE = 6_000  # of each half of the data by which its ridge is found
 RIDGES = tuple(10.0**power for power in range(-9, 3))
 CLOSE = 1.1  # errors within this factor are the same; the largest ridge of them is taken, which extrapolates least
-COMPOSITION = 100.0  # scale of the columns for reference energies: the ridge does not hold them
-# A structure is an outlier where a statistic x of its residuals exceeds q (q / m)^STEPS, with the median m and the
-# quantile q of all structures, but at most MOST_TAIL q: a tail that grows by a factor from the 50th to the 95th in a
-# hundred may go on for two more such steps. Public data sets reach 1.9 steps, and 6.9 q (studies/outliers.py).
-STEPS, MOST_TAIL = 2.0, 10.0
-STEPS_OF_UNLIKE = 3.0  # for atoms unlike all others, which rare structures have by right; public sets reach 2.1
-QUANTILE = 0.95
-LEAST_TAIL = 1.6  # q / m, at least
-ZERO = 1e-3  # part of the quantile: residuals below it are zero by symmetry, and tell nothing about the others
-# In one round structures go that are at least this part of the worst: it may hide or smear the others.
-TOGETHER = 0.3
 MOST_ROUNDS = 20
 MOST_PART = 0.05  # of the structures: more are no outliers
-RUINED = 0.5  # part of the squared residuals that is due to outliers, from which a fit is ruined
-# Part of the structures that must have one composition for atoms unlike all others to be a finding. In frames of one
-# system an element was exchanged, or atoms were swapped; a set of many systems has rare ones by right (InP: 497 times
-# the median).
-ALIKE = 0.9
-NET_FORCE = 3.0  # standard deviations of the forces: a smaller net force is no finding
-
-
-@dataclass(frozen=True)
-class Outlier:
-    """A structure whose labels do not fit the rest, and its worst label."""
-
-    structure: int  # its number in the problem
-    kind: str  # "energies", "forces" or "stress"; "atoms": not the labels, but the atoms
-    finding: str  # "value", "scale" or "net": what is wrong with the labels of this kind; "unlike": with the atoms
-    atom: int | None  # number in the structure
-    component: int | None  # of the force (0 to 2), or of the stress in Voigt's order
-    value: float  # of the label, or its ratio to the expected one ("scale"); eV, eV/Å, eV/Å³
-    expected: float  # by the fit without this structure
-    sigma: float  # size of the residual, in robust standard deviations of all residuals of this kind
-    excess: float  # the statistic over its threshold
-
-
-@dataclass(frozen=True)
-class Outliers:
-    """Outliers of a problem, the worst first."""
-
-    found: tuple[Outlier, ...]
-    checked: int  # structures; 0: too few to judge
-    share: float = 0.0  # part of all squared residuals that is due to them
-
-    @property
-    def structures(self) -> list[int]:
-        return [one.structure for one in self.found]
-
-    @property
-    def ruinous(self) -> bool:
-        """A fit with them would follow them more than all the other structures."""
-        return self.share > RUINED
 
 
 def find_outliers(problem: Problem, compute: Compute | None = None, tell: Progress = silent) -> Outliers:
@@ -114,20 +49,20 @@ class OutlierSearch:
     basis: ReadyBasis
     inside: Tensor  # numbers of the structures in the fit
     outside: Tensor  # and of the others, which it predicts
-    sample: _Sample
+    sample: Sample
     fit: LeftOut
 
     @classmethod
     def of(cls, problem: Problem, compute: Compute) -> OutlierSearch:
         basis = Basis.draw(problem.structures, RECIPE).ready(compute)
         inside, outside = _parts(problem)
-        sample = _Sample.of(problem, basis, inside)
+        sample = Sample.of(problem, basis, inside)
         fit = LeftOut.of(sample.rows, sample.targets, sample.groups)
         return cls(problem, basis, inside, outside, sample, fit)
 
     def with_labels(self, problem: Problem) -> OutlierSearch:
         """The search in the same structures with other labels of the same kinds."""
-        targets = _targets(problem.select(self.inside))
+        targets = targets_of(problem.select(self.inside))
         sample, fit = replace(self.sample, targets=targets), replace(self.fit, targets=targets)
         return replace(self, problem=problem, sample=sample, fit=fit)
 
@@ -137,7 +72,7 @@ class OutlierSearch:
         fit = self.fit.with_ridge(_ridge(sample))
         most = max(1, int(MOST_PART * len(inside)))
         for _ in range(MOST_ROUNDS):
-            found = _Judged.of(problem, inside, sample, *fit.residuals(), gone=fit.gone)
+            found = Judged.of(problem, inside, sample, *fit.residuals(), gone=fit.gone)
             worst = found.worst()[: most - len(fit.gone)]
             # an absurd frame spoils the choice of the ridge as well
             ridge = _ridge(sample, fit.gone) if fit.gone and not worst else fit.ridge
@@ -149,15 +84,6 @@ class OutlierSearch:
         return found.outliers()
 
 
-def _targets(problem: Problem) -> Tensor:
-    """Targets of all rows, kind after kind."""
-    counts, out = problem.structures.counts, []
-    for kind, target in problem.targets.items():
-        y = target.flatten()
-        out.append((y * row_factors(kind, y, counts, RECIPE))[y.isfinite()])
-    return torch.cat(out)
-
-
 def _parts(problem: Problem) -> tuple[Tensor, Tensor]:
     """Numbers of the structures of the small fit, and of the others."""
     order = torch.from_numpy(np.random.RandomState(0).permutation(len(problem.structures)))
@@ -166,39 +92,7 @@ def _parts(problem: Problem) -> tuple[Tensor, Tensor]:
     return order[:n].sort().values, order[n:].sort().values
 
 
-@dataclass(frozen=True)
-class _Sample:
-    """Rows of some structures."""
-
-    rows: Tensor  # (rows, columns): features, and the composition for energies
-    targets: Tensor  # (rows,)
-    kind: Tensor  # (rows,) number of the kind of label
-    owner: Tensor  # (rows,) number of the structure among these
-
-    @classmethod
-    def of(cls, problem: Problem, basis: ReadyBasis, index: Tensor) -> _Sample:
-        part = problem.select(index)
-        places = {kind: Rows(basis.n_weights, n, basis.device) for kind, n in part.rows.items()}
-        for _ in write_rows(basis, part, RECIPE, places.__getitem__, Pass(weighted=True)):
-            pass
-        kind = torch.cat([torch.full((place.n,), number) for number, place in enumerate(places.values())])
-        owner, counts = part.structure_of_rows, part.structures.counts.double()
-        composition = torch.zeros(len(owner), len(part.elements), dtype=torch.float64)
-        if "energies" in places:
-            energy = kind == list(places).index("energies")
-            per_atom = Baseline.composition(part.structures, part.elements) * counts[:, None] ** -RECIPE.size_exponent
-            composition[energy] = COMPOSITION * per_atom[owner[energy]]
-        rows = torch.cat([place.filled()[0] for place in places.values()]).cpu()
-        targets = torch.cat([place.filled()[1][:, 0] for place in places.values()]).cpu()
-        return cls(torch.cat([rows, composition], 1), targets, kind, owner)
-
-    @property
-    def groups(self) -> list[Tensor]:
-        order = self.owner.argsort(stable=True)
-        return list(order.split(torch.bincount(self.owner).tolist()))
-
-
-def _ridge(sample: _Sample, gone: Sequence[int] = ()) -> float:
+def _ridge(sample: Sample, gone: Sequence[int] = ()) -> float:
     """Ridge whose solution for the one half of the structures predicts the other half best.
 
     Errors are compared where nine of ten structures are better: outliers do not count, but extrapolation does.
@@ -220,206 +114,16 @@ def _ridge(sample: _Sample, gone: Sequence[int] = ()) -> float:
         residual = sample.targets[judge] - z @ weights
         score = 0.0
         for k in kind.unique().tolist():
-            x = _rms(residual[kind == k], owner[kind == k], n)
+            x = rms(residual[kind == k], owner[kind == k], n)
             score += float(torch.quantile(x[x > 0], 0.9).log()) if bool((x > 0).any()) else 0.0
         scores.append(score / len(kind.unique()))
     good = [at for at, score in enumerate(scores) if score < min(scores) + float(np.log(CLOSE))]
     return RIDGES[good[-1]] * 1e-6 * scale
 
 
-def _predicted(problem: Problem, basis: ReadyBasis, fit: LeftOut, index: Tensor) -> Iterator[_Judged]:
+def _predicted(problem: Problem, basis: ReadyBasis, fit: LeftOut, index: Tensor) -> Iterator[Judged]:
     """Judgement on structures outside the fit, some at a time."""
     rows = torch.bincount(problem.structure_of_rows, minlength=len(problem.structures))[index]
     for some in index.split(max(1, int(MOST_ROWS / max(1.0, float(rows.double().mean()))))):
-        sample = _Sample.of(problem, basis, some)
-        yield _Judged.of(problem, some, sample, *fit.predicted(sample.rows, sample.targets))
-
-
-def _summed(x: Tensor, owner: Tensor, n: int) -> Tensor:
-    return x.new_zeros(n).index_add_(0, owner, x)
-
-
-def _rms(x: Tensor, owner: Tensor, n: int) -> Tensor:
-    return (_summed(x.square(), owner, n) / torch.bincount(owner, minlength=n).clamp(min=1)).sqrt()
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """Residuals of some structures, and the statistics that are compared."""
-
-    problem: Problem
-    index: Tensor  # (structures,) their numbers in the problem
-    kind: Tensor  # (rows,)
-    owner: Tensor  # (rows,)
-    residual: Tensor  # (rows,) by a fit without their structure
-    factor: Tensor  # (rows,) of their variance
-    target: Tensor  # (rows,)
-    gone: tuple[int, ...] = ()  # structures that the fit was made without
-
-    @classmethod
-    def of(
-        cls,
-        problem: Problem,
-        index: Tensor,
-        sample: _Sample,
-        residual: Tensor,
-        factor: Tensor,
-        *,
-        gone: tuple[int, ...] = (),
-    ) -> _Judged:
-        known = factor.isfinite() & residual.isfinite()
-        residual, factor = torch.where(known, residual, 0.0), torch.where(known, factor.clamp(min=1.0), 1.0)
-        return cls(problem, index, sample.kind, sample.owner, residual, factor, sample.targets, gone)
-
-    def joined(self, others: Iterator[_Judged]) -> _Judged:
-        """The judgement on these and other structures."""
-        parts = [self, *others]
-        first = np.cumsum([0, *(len(part.index) for part in parts)])
-        joined = {
-            name: torch.cat([getattr(part, name) for part in parts])
-            for name in ("index", "kind", "residual", "factor", "target")
-        }
-        owner = torch.cat([part.owner + int(start) for part, start in zip(parts, first)])
-        return _Judged(self.problem, owner=owner, gone=self.gone, **joined)
-
-    @property
-    def sized(self) -> Tensor:
-        """Residuals over the square roots of the factors of their variances, (rows,)."""
-        return self.residual / self.factor.sqrt()
-
-    @cached_property
-    def sigma(self) -> list[float]:
-        """Robust standard deviation of the sized residuals of each kind."""
-        out = []
-        for k in range(len(self.problem.targets)):
-            x = self.sized[self.kind == k].abs()
-            large = x[x > ZERO * torch.quantile(x[torch.randperm(len(x))[:100_000]], QUANTILE)] if len(x) else x
-            out.append(float(1.4826 * large.median()) if len(large) else 0.0)
-        return out
-
-    @cached_property
-    def statistics(self) -> dict[tuple[str, str], Tensor]:
-        """Each statistic of each kind of label, (structures,)."""
-        n, out = len(self.index), {}
-        for k, name in enumerate(self.problem.targets):
-            own = self.kind == k
-            x, owner = self.sized[own], self.owner[own]
-            out[name, "value"] = x.new_zeros(n).scatter_reduce_(0, owner, x.abs(), "amax")
-            if name != "energies":
-                out[name, "all"] = _rms(x, owner, n)
-                p = self.target[own] - self.residual[own]
-                along = _summed(x * p, owner, n).abs()
-                out[name, "scale"] = along / _summed(p.square(), owner, n).sqrt().clamp(min=1e-12)
-        if "forces" in self.problem.targets:
-            out["forces", "net"] = self._net_force.norm(dim=1)
-        unlike = torch.zeros(n, dtype=torch.float64)
-        unlike.scatter_reduce_(0, self.owner, (self.factor - 1.0).sqrt(), "amax")
-        out["atoms", "unlike"] = torch.where(self._common, unlike, 0.0)
-        return out
-
-    @cached_property
-    def _common(self) -> Tensor:
-        """Whether nearly all structures have the composition of a structure, (structures,)."""
-        counts = Baseline.composition(self.problem.structures, self.problem.elements)[self.index]
-        _, which, number = torch.unique(counts, dim=0, return_inverse=True, return_counts=True)
-        common: Tensor = number[which] >= ALIKE * len(which)
-        return common
-
-    @cached_property
-    def _net_force(self) -> Tensor:
-        structures, forces = self.problem.structures, self.problem.targets["forces"].nan_to_num(0.0)
-        total = forces.new_zeros(len(structures), 3).index_add_(0, structures.structure_of_atom, forces)
-        return total[self.index]
-
-    @cached_property
-    def excess(self) -> dict[tuple[str, str], Tensor]:
-        """Each statistic over its threshold, (structures,)."""
-        limits = {"unlike": (STEPS_OF_UNLIKE, math.inf)}
-        there = torch.ones(len(self.index), dtype=torch.bool)
-        there[list(self.gone)] = False
-        out = {key: _threshold(x[there], *limits.get(key[1], (STEPS, MOST_TAIL))) for key, x in self.statistics.items()}
-        if ("forces", "net") in out:
-            least = NET_FORCE * self.sigma[list(self.problem.targets).index("forces")]
-            out["forces", "net"] = max(least, out["forces", "net"])
-        return {key: self.statistics[key] / threshold for key, threshold in out.items()}
-
-    def worst(self) -> list[int]:
-        """Structures beyond a threshold that are not far from the worst of them, and not gone yet."""
-        most = torch.stack(list(self.excess.values())).amax(0)
-        most[list(self.gone)] = 0.0
-        limit = max(1.0, TOGETHER * float(most.max()))
-        return (most > limit).nonzero()[:, 0].tolist()
-
-    def outliers(self) -> Outliers:
-        """All structures beyond a threshold, with their worst labels."""
-        keys, table = list(self.excess), torch.stack(list(self.excess.values()))
-        most, which = table.max(0)
-        found = [self._outlier(s, *keys[int(which[s])], table[:, s]) for s in (most > 1.0).nonzero()[:, 0].tolist()]
-        squares = torch.zeros(len(self.index), dtype=torch.float64)
-        for k, sigma in enumerate(self.sigma):
-            own = self.kind == k
-            squares += _summed(self.sized[own].square(), self.owner[own], len(self.index)) / max(sigma, 1e-300) ** 2
-        share = float(squares[most > 1.0].sum() / squares.sum().clamp(min=1e-300))
-        found.sort(key=lambda one: -one.excess)
-        return Outliers(tuple(found), len(self.index), share)
-
-    def _outlier(self, s: int, name: str, finding: str, excess: Tensor) -> Outlier:
-        number = int(self.index[s])
-        if finding == "unlike":
-            unlike = self.statistics[name, finding]
-            size = float(unlike[s] / unlike[unlike > 0].median())
-            return Outlier(number, name, finding, self._unlike_atom(s), None, size, 1.0, size, float(excess.max()))
-        k = list(self.problem.targets).index(name)
-        own = ((self.owner == s) & (self.kind == k)).nonzero()[:, 0]
-        x, residual, target = self.sized[own], self.residual[own], self.target[own]
-        worst, sigma = int(x.abs().argmax()), max(self.sigma[k], 1e-300)
-        atom = component = None
-        ratio = float(target @ (target - residual) / (target - residual).square().sum().clamp(min=1e-300))
-        if name != "energies" and _explained(target, residual, ratio):
-            return Outlier(number, name, "scale", None, None, ratio, 1.0, float(x.norm()) / sigma, float(excess.max()))
-        if finding == "net":
-            net = float(self._net_force[s].norm())
-            return Outlier(number, name, "net", None, None, net, 0.0, net / sigma, float(excess.max()))
-        structures = self.problem.structures
-        unit = float(structures.counts[number]) ** RECIPE.size_exponent  # of a row, in eV
-        if name == "forces":
-            place = self._place_of_force(s, worst)
-            atom, component, unit = place // 3, place % 3, 1.0
-        elif name == "stress":
-            component, unit = worst, unit / float(structures.volumes[number])
-        value, expected = float(target[worst]) * unit, float(target[worst] - residual[worst]) * unit
-        if name == "energies":
-            zero = float(self.problem.baseline.total(structures.select(torch.tensor([number])))[0])
-            value, expected = value + zero, expected + zero
-        return Outlier(number, name, "value", atom, component, value, expected,
-                       float(x[worst].abs()) / sigma, float(excess.max()))  # fmt: skip
-
-    def _place_of_force(self, s: int, row: int) -> int:
-        """Place of a row among all force components of a structure: components without a label have no row."""
-        number, offsets = int(self.index[s]), self.problem.structures.offsets
-        forces = self.problem.targets["forces"][int(offsets[number]) : int(offsets[number + 1])]
-        return int(forces.flatten().isfinite().nonzero()[row, 0])
-
-    def _unlike_atom(self, s: int) -> int | None:
-        """Atom of a structure whose surroundings are least like those of others; None if there are no forces."""
-        if "forces" not in self.problem.targets:
-            return None
-        own = (self.owner == s) & (self.kind == list(self.problem.targets).index("forces"))
-        return self._place_of_force(s, int(self.factor[own].argmax())) // 3 if bool(own.any()) else None
-
-
-def _explained(target: Tensor, residual: Tensor, ratio: float) -> bool:
-    """Whether the labels are the prediction times `ratio`, nearly."""
-    prediction = target - residual
-    rest = target - ratio * prediction
-    return len(target) >= len(VOIGT) and abs(ratio - 1) > 0.05 and bool(rest.norm() < 0.3 * residual.norm())
-
-
-def _threshold(x: Tensor, steps: float, most: float) -> float:
-    """Largest value that the tail of these would reach without an outlier."""
-    large = x[x > ZERO * torch.quantile(x, QUANTILE)]
-    if len(large) < FEWEST // 4:  # nearly all are zero
-        return max(float(x.median()), 1e-300)
-    median, high = (float(torch.quantile(large, q)) for q in (0.5, QUANTILE))
-    tail = max(LEAST_TAIL, high / median)
-    return float(median * tail * min(tail**steps, most))
+        sample = Sample.of(problem, basis, some)
+        yield Judged.of(problem, some, sample, *fit.predicted(sample.rows, sample.targets))
