@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..harness.benchmark import Benchmark, entries
 from ..harness.places import ROOT
-from ..studies import ablation, distributed, energy_noise, gram_precision, monte_carlo_errors
+from ..studies import ablation, distributed, energy_noise, gram_precision, monte_carlo_errors, smooth_cutoff
 from . import headlines
 
 Block = Callable[[Path], str]  # Markdown for a page
@@ -25,6 +25,7 @@ BLOCKS: dict[str, Block] = {
     "monte_carlo": tables_of(monte_carlo_errors.MONTE_CARLO_ERRORS),
     "energy_noise": tables_of(energy_noise.ENERGY_NOISE),
     "gram_precision": tables_of(gram_precision.GRAM_PRECISION),
+    "smooth_cutoff": tables_of(smooth_cutoff.SMOOTH_CUTOFF),
     "distributed": tables_of(distributed.DISTRIBUTED),
     "scaling_model": lambda page: distributed.model(),
 }
