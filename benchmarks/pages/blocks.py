@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..harness.benchmark import Benchmark, entries
 from ..harness.places import ROOT
-from ..studies import ablation, distributed, energy_noise, gram_precision, monte_carlo_errors, outliers
+from ..studies import ablation, distributed, energy_noise, gram_precision, monte_carlo_errors, outliers, smooth_cutoff
 from . import headlines
 
 Block = Callable[[Path], str]  # Markdown for a page
@@ -26,6 +26,7 @@ BLOCKS: dict[str, Block] = {
     "energy_noise": tables_of(energy_noise.ENERGY_NOISE),
     "gram_precision": tables_of(gram_precision.GRAM_PRECISION),
     "outliers": tables_of(outliers.OUTLIERS),
+    "smooth_cutoff": tables_of(smooth_cutoff.SMOOTH_CUTOFF),
     "distributed": tables_of(distributed.DISTRIBUTED),
     "scaling_model": lambda page: distributed.model(),
 }

@@ -53,6 +53,11 @@ class RecipeOptions:
         int | None, Option(help="Number of principal axes kept for each element.", rich_help_panel=RECIPE)
     ] = None
     cutoff: Annotated[float | None, Option(help="Cutoff radius in Å.", rich_help_panel=RECIPE)] = None
+    cutoff_power: Annotated[
+        int | None,
+        Option(help="Cutoff function: 1 is the paper's; 2 has continuous second derivatives.", metavar="1|2",
+               rich_help_panel=RECIPE),
+    ] = None  # fmt: skip
     angular: Annotated[
         str | None,
         Option(help="Angular functions: the paper's pair cos θ and sin θ, or a cosine series.", metavar="pair|series",
@@ -100,7 +105,7 @@ class RecipeOptions:
         if self.recipe != AUTOMATIC or start is not None or not isinstance(recipe, Recipe):
             return recipe
         given = {name for name in CHOOSABLE if getattr(self, name, None) is not None}
-        if self.cutoff is not None or self.angular is not None:
+        if any(option is not None for option in (self.cutoff, self.cutoff_power, self.angular)):
             given.add("representation")
         return Automatic(recipe, tuple(name for name in CHOOSABLE if name not in given))
 
@@ -188,11 +193,14 @@ class RecipeOptions:
 
         from ..model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES, FCHL19
 
-        if self.angular is None:
-            pass
-        elif not isinstance(representation, FCHL19):
-            raise InputError(f"--angular belongs to FCHL19; the recipe has {representation.describe()}. Leave it out.")
-        elif self.angular != representation.angular:
+        own = _given({"--angular": self.angular, "--cutoff-power": self.cutoff_power})
+        if own and not isinstance(representation, FCHL19):
+            raise InputError(
+                f"{' and '.join(own)}: these are of FCHL19; the recipe has {representation.describe()}. Leave them out."
+            )
+        if self.cutoff_power is not None:
+            representation = replace(representation, cutoff_power=self.cutoff_power)
+        if self.angular is not None and self.angular != getattr(representation, "angular", None):
             known = {"pair": ENERGIES_AND_FORCES, "series": COSINE_SERIES}
             if self.angular not in known:
                 raise InputError(f"--angular is pair or series, got {self.angular!r}.")
