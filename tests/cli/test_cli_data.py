@@ -196,7 +196,13 @@ def test_train_and_info_tell_how_reference_energies_were_found(run, model):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--seed", "-1", "--train-size", "10"], "seed"),
+        (["--seed", "-1"], "--seed is a number from 0"),
+        (["--seed", "99999999999999999999"], "--seed is a number from 0"),
+        (["--ridge", "inf"], "--ridge is a finite number"),
+        (["--ridge", "nan"], "--ridge is a finite number"),
+        (["--energy-weight", "inf"], "--energy-weight is a finite number"),
+        (["--sigma", "inf"], "--sigma is a finite number"),
+        (["--rank", "0", "--method", "rff"], "--rank is at least 1"),
         (["--threads", "100000"], "--threads 100000 is too many"),
         (["--reference-energies", "H=inf,C=1,O=1"], "got H=inf"),
         (["--reference-energies", "H=-13,C=-1000,O=-2000,119=1"], "got 119=1"),

@@ -113,6 +113,7 @@ class RecipeOptions:
         from ..model.recipe import DEFAULT, NAMED
         from ..model.recipe_file import load_recipe
 
+        self._check_ranges()
         known = {AUTOMATIC: DEFAULT, **NAMED}
         if self.recipe not in known and Path(self.recipe).is_file():
             known = {self.recipe: load_recipe(self.recipe)}
@@ -139,6 +140,16 @@ class RecipeOptions:
         )
         recipe.check()
         return recipe
+
+    def _check_ranges(self) -> None:
+        """Raise an InputError for numbers that no recipe can have."""
+        for name, value in vars(self).items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise InputError(f"--{name.replace('_', '-')} is a finite number, got {value}.")
+        if self.seed is not None and not 0 <= self.seed < 2**32:
+            raise InputError(f"--seed is a number from 0 to 2^32 − 1, got {self.seed}.")
+        if self.rank is not None and self.rank < 1:
+            raise InputError(f"--rank is at least 1, got {self.rank}.")
 
     def random_features(self, precision: str | None, purpose: str) -> Recipe:
         """The recipe of `make`, which must have random features; `purpose` begins the sentence of the error."""

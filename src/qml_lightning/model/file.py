@@ -24,6 +24,7 @@ from .recipe import Recipe, dtype_of
 FORMAT = "qml-lightning"
 # Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind.
 FORMAT_VERSION = 3
+HEAVIEST = 118  # atomic number
 TRAINED_ON = "trained_on"  # name of a tensor
 # First part of the names of tensors that belong to the representation.
 REPRESENTATION = "representation."
@@ -135,9 +136,10 @@ def read_basis(header: Mapping[str, Any], file: Any) -> Basis:
 
 
 def read_elements(header: Mapping[str, Any]) -> tuple[int, ...]:
-    """Atomic numbers of a header; a KeyError unless they ascend from 1 or more."""
+    """Atomic numbers of a header; a KeyError unless they ascend and are those of elements."""
     elements = tuple(header["elements"])
-    if not elements or any(type(z) is not int for z in elements) or list(elements) != sorted({*elements} - {0}):
+    known = all(type(z) is int and 1 <= z <= HEAVIEST for z in elements)
+    if not elements or not known or list(elements) != sorted({*elements}):
         raise KeyError(f"elements {list(elements)[:10]}")
     return elements
 
