@@ -210,13 +210,13 @@ def test_train_with_an_enormous_force_leaves_no_model_behind(run):
 @pytest.mark.parametrize(
     ("options", "word"),
     [
-        (["--seed", "-1"], "seed must be 0 or more"),
+        (["--seed", "-1"], "--seed is a number from 0 to"),
         (["--ridge", "inf"], "ridge is a finite number"),
         (["--ridge", "nan"], "ridge is a finite number"),
         (["--sigma", "inf"], "sigma is a finite number"),
-        (["--energy-weight", "inf"], "energy_weight is a finite number"),
-        (["--cutoff", "inf"], "--cutoff is a length up to 100 Å, got inf"),
-        (["--rank", "0"], "rank must be 1 or more"),
+        (["--energy-weight", "inf"], "--energy-weight is a finite number"),
+        (["--cutoff", "inf"], "--cutoff is a finite number, got inf"),
+        (["--rank", "0"], "--rank is at least 1, got 0"),
         (["--threads", "100000"], "too many for"),
         (["--reference-energies", "H=inf,C=1,O=1"], "H=inf"),
     ],

@@ -9,6 +9,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import torch
+
 import qml_lightning.linear.normal_equations
 import qml_lightning.machine.files
 import qml_lightning.machine.tensors
@@ -61,11 +63,12 @@ def main(folder: Path) -> None:
     """One child for each moment, with its checkpoint in a folder of its own; prints how they ended."""
     for module, name, value in SIZES:
         setattr(module, name, value)
-    ends = {}
+    ends, threads = {}, torch.get_num_threads()
     for number, moment in enumerate(MOMENTS):
         (folder / str(number)).mkdir()
         child = os.fork()  # nothing has been computed yet: no thread is lost by this
         if child == 0:
+            torch.set_num_threads(threads)  # a forked process has one otherwise, and other bits
             fit(
                 data(),
                 SETTINGS,

@@ -113,7 +113,8 @@ def open_tensors(
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata() or {}
             if name not in metadata:
-                holds = "; it holds " + ", ".join(metadata) if metadata else ""
+                others = [key for key in metadata if key != CHECKSUM]
+                holds = "; it holds " + ", ".join(others) if others else ""
                 raise ModelError(f"{path} is a safetensors file, but not a qml-lightning {what} file{holds}.")
             header = json.loads(metadata[name])
             if (found := header.get("format_version", 0)) > version:
