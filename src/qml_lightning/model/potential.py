@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 # Float32 serves prediction while its random error of energies is below this, in eV per √atom. With more, energies
 # cannot be differentiated numerically, and line searches fail (benchmarks, study energy_noise).
-NOISE_ALLOWED = 2e-5
+NOISE_ALLOWED = 4e-5
 
 
 class Model(Protocol):

@@ -76,8 +76,8 @@ class FCHL19:
 ENERGIES = FCHL19(n_radial2=23, n_radial3=22, eta2=0.27, eta3=5.6, decay2=2.78, decay3=2.1, weight3=60.1)
 ENERGIES_AND_FORCES = FCHL19()
 COSINE_SERIES = FCHL19(weight3=0.2, angular="series", n_angular=4)
-# Second derivatives, so frequencies of vibrations, do not jump at the cutoff. Forces of aspirin and water are better with
-# it, those of ethanol, silicon and copper a tenth worse (benchmarks, study smooth_cutoff): it is not the default.
+# Second derivatives, so frequencies of vibrations, do not jump at the cutoff. Forces of aspirin and water are better
+# with it, those of ethanol, silicon and copper a tenth worse (benchmarks, study smooth_cutoff): it is not the default.
 SMOOTH_SERIES = replace(COSINE_SERIES, cutoff_power=2)
 ENERGIES_SERIES = FCHL19(
     n_radial2=23, n_radial3=23, eta2=0.267, eta3=7.07, decay2=2.78, decay3=2.12, weight3=0.462, angular="series",
