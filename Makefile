@@ -69,10 +69,12 @@ sanitize-threads:
 	build/threads/native_threads
 
 # Damaged files and killed commands, counted in a table: N files, with a seed. make attack N=5000 SEED=1
+# Then wrong calls of the C interface, with three more seeds than the one in the tests.
 N ?= 2000
 SEED ?= 0
 attack: setup
 	PYTHONPATH=$(CURDIR)/tests/helpers OMP_NUM_THREADS=1 $(BIN)/python tests/attack --cases $(N) --seed $(SEED)
+	for seed in 1 2 3; do QML_FUZZ_SEED=$$seed $(BIN)/python -m pytest --quiet tests/kernels/test_native_fuzz.py || exit 1; done
 
 clean:
 	rm -rf $(VENV) build dist demo

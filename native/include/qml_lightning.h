@@ -153,7 +153,8 @@ QML_ALL_KERNELS(QML_DECLARE)
 
 /* A trained potential made ready: atoms in, energies (eV), forces (eV/A) and virials (eV) out, in one call for a batch
  * of structures, with no array of atoms x features. It serves with the instruction set that was in use when it was
- * created, keeps its working memory from call to call, and is to be used by one thread at a time. */
+ * created and keeps its working memory from call to call. Threads that share one wait for each other. A handle that was
+ * destroyed is refused. */
 typedef struct qml_predictor qml_predictor;
 
 typedef struct {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import os
 import subprocess
 import sys
 
@@ -19,7 +20,7 @@ pytestmark = pytest.mark.skipif(
 )
 
 GROUPS = ["features", "tangents", "environments", "predictor", "small"]
-SEED = 0
+SEED = int(os.environ.get("QML_FUZZ_SEED", "0"))
 
 
 @functools.cache

@@ -28,6 +28,9 @@ template <class T> bool same(const Buffer<T> &a, const T *b, int64_t count) {
 
 } // namespace
 
+// Neighbours of an atom, on average: fifty times as many as in diamond. Their triples would take minutes.
+static constexpr double most_neighbours = 20000;
+
 void NeighbourList::update(const Structures &structures, int n_elements, double cutoff, double skin, int threads) {
   if (still_serves(structures, skin)) {
     move(structures.positions);
@@ -41,6 +44,9 @@ void NeighbourList::update(const Structures &structures, int n_elements, double 
   move(structures.positions);
   sort_into_cells(structures, cutoff + skin);
   list(structures, n_elements, cutoff + skin, threads);
+  if (double(segments()[n_originals * n_elements]) > most_neighbours * double(n_originals))
+    fail(QML_BAD_ARGUMENT, "Atoms have %.3g neighbours each within %.3g Å. No matter is so dense: check positions, cells and "
+         "their unit of length.", double(segments()[n_originals * n_elements]) / double(n_originals), cutoff + skin);
   ++n_made;
   if (shortest < shortest_distance) check_distances(structures, n_elements);
   if (skin > 0) keep(structures);

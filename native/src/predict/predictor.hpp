@@ -5,6 +5,7 @@
 #include "predict/tile.hpp"
 
 #include <memory>
+#include <mutex>
 
 namespace qml {
 
@@ -48,6 +49,7 @@ extern template class EngineIn<double>;
 
 // The opaque object of the C interface.
 struct qml_predictor {
+  std::mutex one_call; // held by the call that uses the memory below
   std::unique_ptr<qml::Engine> engine;
   qml::RepresentationShape shape;
   std::vector<double> baseline;

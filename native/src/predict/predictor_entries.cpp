@@ -5,9 +5,52 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 
 namespace qml {
 namespace {
+
+// Predictors that exist. A handle that was destroyed, or never made, is refused instead of followed, and one that is in
+// use lives until its call returns.
+class Registry {
+public:
+  qml_predictor *add(std::shared_ptr<qml_predictor> predictor) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    return (alive[predictor.get()] = predictor).get();
+  }
+  std::shared_ptr<qml_predictor> find(const qml_predictor *handle) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const auto found = alive.find(handle);
+    return found == alive.end() ? nullptr : found->second;
+  }
+  // The last owner of what it returns destroys it, outside of the lock.
+  std::shared_ptr<qml_predictor> remove(const qml_predictor *handle) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    const auto found = alive.find(handle);
+    if (found == alive.end()) return nullptr;
+    const std::shared_ptr<qml_predictor> out = found->second;
+    alive.erase(found);
+    return out;
+  }
+
+private:
+  std::mutex mutex;
+  std::map<const qml_predictor *, std::shared_ptr<qml_predictor>> alive;
+};
+
+// Never destroyed: threads may still hold handles when the process ends.
+Registry &registry() {
+  static Registry *one = new Registry;
+  return *one;
+}
+
+std::shared_ptr<qml_predictor> require_alive(const char *function, const qml_predictor *handle) {
+  require(function, "predictor", handle, 1);
+  std::shared_ptr<qml_predictor> found = registry().find(handle);
+  if (!found)
+    fail(QML_BAD_ARGUMENT, "%s: there is no such predictor. It was destroyed, or never created.", function);
+  return found;
+}
 
 // Numbers of a model that stay finite when they are rounded to its precision.
 void require_fits(const char *function, const char *name, const double *values, int64_t count, int32_t precision) {
@@ -99,10 +142,11 @@ void make_symmetric(double *virial) {
     for (int b = 0; b < a; ++b) virial[3 * a + b] = virial[3 * b + a] = 0.5 * (virial[3 * a + b] + virial[3 * b + a]);
 }
 
-void predict(qml_predictor *predictor, const Structures &s, double *energies, double *atom_energies, double *forces,
+void predict(const qml_predictor *handle, const Structures &s, double *energies, double *atom_energies, double *forces,
              double *virial, int32_t threads) {
   const char *name = "qml_predictor_predict";
-  require(name, "predictor", predictor, 1);
+  const std::shared_ptr<qml_predictor> predictor = require_alive(name, handle);
+  const std::lock_guard<std::mutex> lock(predictor->one_call);
   require_size(name, "n_structures", s.n_structures);
   require_threads(name, threads);
   if (s.n_structures == 0) return;
@@ -138,11 +182,12 @@ void predict(qml_predictor *predictor, const Structures &s, double *energies, do
   }
 }
 
-void predict_pairs(qml_predictor *predictor, int64_t n_centres, int64_t n_all, const int64_t *element,
+void predict_pairs(const qml_predictor *handle, int64_t n_centres, int64_t n_all, const int64_t *element,
                    const int64_t *segments, const int32_t *neighbour, const double *vectors, double *atom_energies,
                    double *forces, double *virial, int32_t threads) {
   const char *name = "qml_predictor_predict_pairs";
-  require(name, "predictor", predictor, 1);
+  const std::shared_ptr<qml_predictor> predictor = require_alive(name, handle);
+  const std::lock_guard<std::mutex> lock(predictor->one_call);
   require_size(name, "n_centres", n_centres);
   require_size(name, "n_all", n_all, n_centres);
   require_threads(name, threads);
@@ -184,13 +229,16 @@ int32_t qml_predictor_create(const qml_model *model, qml_predictor **out) {
   return qml::guarded([&] {
     qml::require("qml_predictor_create", "out", out, 1);
     *out = nullptr;
-    *out = qml::create(model).release();
+    *out = qml::registry().add(qml::create(model));
   });
 }
 
-void qml_predictor_destroy(qml_predictor *predictor) { delete predictor; }
+void qml_predictor_destroy(qml_predictor *predictor) { qml::registry().remove(predictor); }
 
-int64_t qml_predictor_lists_made(const qml_predictor *predictor) { return predictor ? predictor->list.made() : 0; }
+int64_t qml_predictor_lists_made(const qml_predictor *predictor) {
+  const std::shared_ptr<qml_predictor> found = qml::registry().find(predictor);
+  return found ? found->list.made() : 0;
+}
 
 int32_t qml_predictor_predict(qml_predictor *predictor, int64_t n_structures, const int64_t *offsets,
                               const int64_t *element, const double *positions, const double *cells,

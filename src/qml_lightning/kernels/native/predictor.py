@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import weakref
 from ctypes import byref, c_void_p, pointer
-from threading import Lock
 
 import torch
 from torch import Tensor
@@ -43,13 +42,10 @@ class NativePredictor:
         self._handle = c_void_p()
         check(library().qml_predictor_create(byref(struct), byref(self._handle)))
         weakref.finalize(self, library().qml_predictor_destroy, c_void_p(self._handle.value))
-        # its memory serves one call at a time, and Python's threads run side by side inside the library
-        self._lock = Lock()
 
     def _run(self, name: str, *arguments: int | Tensor | None) -> None:
         given = addresses(OTHERS[name].split()[1:], arguments)
-        with self._lock:
-            check(getattr(library(), f"qml_{name}")(self._handle, *given, torch.get_num_threads()))
+        check(getattr(library(), f"qml_{name}")(self._handle, *given, torch.get_num_threads()))
 
     @property
     def lists_made(self) -> int:
