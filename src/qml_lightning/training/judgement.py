@@ -30,6 +30,9 @@ RUINED = 0.5  # part of the squared residuals that is due to outliers, from whic
 # system an element was exchanged, or atoms were swapped; a set of many systems has rare ones by right (InP: 497 times
 # the median).
 ALIKE = 0.9
+# Factor of all thresholds for sets whose structures are not nearly all of one stoichiometry: defects, and the ends of
+# series, are rare by right there. InP, drawn three times, reaches 1.9 thresholds without it.
+OF_MANY = 2.5
 NET_FORCE = 3.0  # standard deviations of the forces: a smaller net force is no finding
 FEWEST_VALUES = 12  # that are not zero: fewer do not tell their tail
 
@@ -158,6 +161,14 @@ class Judged:
         return common
 
     @cached_property
+    def _patience(self) -> float:
+        """Factor of all thresholds: larger where structures are of many stoichiometries."""
+        counts = Baseline.composition(self.problem.structures, self.problem.elements).double()
+        fractions = (counts / counts.sum(1, keepdim=True)).round(decimals=6)
+        most = torch.unique(fractions, dim=0, return_counts=True)[1].max()
+        return 1.0 if int(most) >= ALIKE * len(fractions) else OF_MANY
+
+    @cached_property
     def _net_force(self) -> Tensor:
         structures, forces = self.problem.structures, self.problem.targets["forces"].nan_to_num(0.0)
         total = forces.new_zeros(len(structures), 3).index_add_(0, structures.structure_of_atom, forces)
@@ -169,7 +180,10 @@ class Judged:
         limits = {"unlike": (STEPS_OF_UNLIKE, math.inf)}
         there = torch.ones(len(self.index), dtype=torch.bool)
         there[list(self.gone)] = False
-        out = {key: _threshold(x[there], *limits.get(key[1], (STEPS, MOST_TAIL))) for key, x in self.statistics.items()}
+        out = {
+            key: self._patience * _threshold(x[there], *limits.get(key[1], (STEPS, MOST_TAIL)))
+            for key, x in self.statistics.items()
+        }
         if ("forces", "net") in out:
             least = NET_FORCE * self.sigma[list(self.problem.targets).index("forces")]
             out["forces", "net"] = max(least, out["forces", "net"])
