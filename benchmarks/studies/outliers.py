@@ -17,7 +17,7 @@ from ..harness.models import load
 from ..harness.tables import table
 from .damage import KINDS, OF_SEVERAL_ELEMENTS, PERIODIC, TO_STRUCTURES, WITH_STRESS, damaged
 
-N = {"water": 50}  # frames, else 200: a frame of water has 577 labels
+N = 200  # frames
 CLEAN_MOST = 1000  # structures
 DAMAGED = {
     "ethanol": "rmd17_ethanol:train_01",
@@ -54,7 +54,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     if kind == NOTHING:
         data = load(CLEAN[name])
         return _told(data if len(data) <= CLEAN_MOST else data.subsample(CLEAN_MOST, seed=0), None)
-    n = 60 if options.quick else N.get(name, 200)
+    n = 60 if options.quick else N
     data = _data(name, n)
     frame = int(np.random.RandomState(list(KINDS | PERIODIC | WITH_STRESS).index(kind)).choice(_moving(data)))
     bad = damaged(data, frame, kind)
@@ -123,7 +123,7 @@ def _cell(there: list[Entry], name: str) -> str:
 
 OUTLIERS = Benchmark(
     "outliers",
-    "Outliers: damage to one frame of 200 (water: of 50)",
+    "Outliers: damage to one frame of 200",
     "One frame is damaged, and `find_outliers` names it with the kind of label and the size of the residual. Not seen: "
     "the damage is smaller than the errors that the small fit has elsewhere in the set. Clean data give no alarm.",
     cells, measure, tables,
