@@ -24,26 +24,6 @@ from qml_lightning.model.file import read_header
 TINY = ["--features", "256", "--rank", "64", "--train-size", "40", "--ridge", "1e-8"]
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "ethanol.safetensors"
-    assert main(["train", "ethanol:train", "--model", str(path), *TINY, "--no-label-check"]) == 0
-    return path
-
-
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """Exit code, standard output and standard error of a command, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def run_(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run_
-
-
 def frames(n: int = 3) -> list[Atoms]:
     data = load_dataset(f"ethanol:test@0:{n}").structures
     return [Atoms(data.numbers[:9].numpy(), r) for r in data.positions.view(-1, 9, 3).numpy()]

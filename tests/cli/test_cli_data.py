@@ -1,4 +1,4 @@
-"""What a user sees of data: notes and warnings, formats of predictions, harmless names, reasons for every refusal."""
+"""Messages about data: notes and warnings, formats of predictions, harmless names, reasons for every refusal."""
 
 from __future__ import annotations
 
@@ -16,33 +16,12 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import qml_lightning as qml
-from qml_lightning.cli import main
 from qml_lightning.cli.screen import harmless
 from qml_lightning.datasets import load
 from qml_lightning.model.file import read_header
 from structures_for_tests import rattled
 
 TINY = ["--features", "256", "--rank", "64", "--train-size", "40", "--ridge", "1e-8", "--no-label-check"]
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "ethanol.safetensors"
-    assert main(["train", "ethanol:train", "--model", str(path), *TINY]) == 0
-    return path
-
-
-@pytest.fixture
-def run(capsys, tmp_path, monkeypatch):
-    """Exit code, standard output and standard error of a command, in a folder of its own."""
-    monkeypatch.chdir(tmp_path)
-
-    def run_(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = main([str(argument) for argument in arguments])
-        return code, *capsys.readouterr()
-
-    return run_
 
 
 # formats of predictions

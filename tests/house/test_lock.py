@@ -1,4 +1,4 @@
-"""What is installed is listed, with versions and hashes."""
+"""Every installed package is listed, with its version and its hashes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Python says of the C interface is what the C header says."""
+"""Signatures, structs and numbers in Python are those of the C header."""
 
 from __future__ import annotations
 
