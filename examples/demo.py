@@ -30,7 +30,7 @@ def main(folder: Path) -> None:
     for name in ("summary.png", "summary.html"):
         write_summary(folder / name, potential, test, prediction, overwrite=True)
     show(error_table(f"Ethanol, {len(training):,} structures to learn from, {len(test):,} others to test", metrics))
-    seconds, command = potential.provenance["seconds"], Path(sys.executable).parent / "qml-lightning"
+    seconds, command = potential.provenance.seconds, Path(sys.executable).parent / "qml-lightning"
     show(
         f"Trained in {seconds:.1f} s with {N_FEATURES:,} features. In {folder}/: ethanol.safetensors, summary.png, "
         f"summary.html.\nNext: {command} info {folder / 'ethanol.safetensors'}"
