@@ -187,7 +187,8 @@ def _facts(axes: Axes, potential: Potential | ExactPotential) -> None:
         "structures": f"{made.structures:,} ({made.atoms:,} atoms)",
         "equations": ", ".join(f"{n:,} {kind}" for kind, n in made.targets.items()),
         **method,
-        "representation": recipe.representation.describe(),
+        # name and cutoff: the whole description is wider than the page
+        "representation": ", ".join(recipe.representation.describe().split(", ")[:2]),
         "projection": "none" if recipe.rank is None else f"{recipe.rank} axes, unexplained variance {lost:.0e}",
         limit[0]: f"{limit[1]:g}",
         "time": f"{made.seconds or 0.0:.1f} s, {made.threads} threads, {made.kernels}",
