@@ -29,12 +29,12 @@ int32_t qml_use_isa(const char *name);
 
 /* A representation turns the neighbours of an atom into a vector, its environment. It is given by its kind and by the
  * parameters of that kind; arrays among them are `real` in a kernel and double in a model. */
-enum { QML_FCHL19 = 0 };
+enum { QML_FCHL19 = 0, QML_DENSITY = 1 };
 
 typedef struct {
-  int32_t kind;               /* QML_FCHL19 */
+  int32_t kind;               /* QML_FCHL19, QML_DENSITY */
   int32_t reserved;           /* 0 */
-  const void *parameters;     /* qml_fchl19 */
+  const void *parameters;     /* qml_fchl19, qml_density */
 } qml_representation;
 
 /* Length of the vector, or -1 where the representation is refused. */
@@ -56,6 +56,34 @@ typedef struct {
   double decay2, decay3;      /* N2, N3 */
   double weight3;             /* whole factor of the three-body part: sqrt(eta3 / pi) c3, times 2 exp(-zeta^2/2) for the pair */
 } qml_fchl19;
+
+/* Parameters of the invariants of the neighbour density (docs/conventions.md). Around each centre
+ *   A[z, n, lm] = sum over neighbours of element z of R_n(r) Y_lm        harmonics of degree 0 ... l_max, m = -l ... l,
+ *   M[k, lm] = sum over z, n of mixing[z, n, k] A[z, n, lm]              the squares of each degree of Y adding up to 1;
+ * the vector is [pair functions of element 0 | ... | invariant 0 of all channels k | invariant 1 | ...], an invariant the
+ * sum of its terms, factor * M[k, a] M[k, b] M[k, c].
+ * size = n_elements * n_pair + n_invariants * n_channels
+ * Radial functions are tables: interval i of n_intervals even ones from 0 to the cutoff has the polynomial
+ * sum_j table[i, j, n] x^j, 0 <= x < 1. Their last dimension is padded to a multiple of QML_DENSITY_PADDING. */
+#define QML_DENSITY_PADDING 16
+
+typedef struct {
+  int32_t n_elements;
+  int32_t n_pair;             /* radial functions of pairs */
+  int32_t n_radial;           /* radial functions of the density */
+  int32_t l_max;              /* 0 ... 4 */
+  int32_t n_channels;         /* a multiple of QML_DENSITY_PADDING */
+  int32_t n_invariants;       /* of each channel */
+  int32_t n_terms;
+  int32_t n_intervals;
+  double cutoff;              /* of the density */
+  double pair_cutoff;         /* of the pair functions, not below that of the density */
+  const void *pair_table;     /* real (n_intervals, 6, n_pair padded) */
+  const void *radial_table;   /* real (n_intervals, 6, n_radial padded) */
+  const void *mixing;         /* real (n_elements, n_radial, n_channels) */
+  const void *factors;        /* real (n_terms) */
+  const int32_t *terms;       /* (n_terms, 4): invariant, ascending, and the harmonics a, b, c; c = -1: none */
+} qml_density;
 
 /* One feature map, that of one element: u = row_scale * (H D_n ... H D_1 x) + phases with H of entries +-1 (not
  * normalised), or u = matrix x + phases when n_transforms is 0.

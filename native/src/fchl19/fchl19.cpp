@@ -1,60 +1,18 @@
 // FCHL19: values, pullback and projected Jacobian, one centre at a time (docs/conventions.md).
-#include "fchl19/projection.hpp"
 #include "fchl19/three_body.hpp"
 #include "fchl19/two_body.hpp"
-#include "isa/threads.hpp"
+#include "isa/derivatives.hpp"
 
 namespace qml {
 namespace QML_ISA {
 namespace fchl19 {
-
-// body(scratch, centre) for all centres, each thread with a scratch of its own. A centre writes only what is its own,
-// so the result does not depend on who computes it.
-template <class Scratch, class Body>
-void over_centres(const qml_fchl19 &p, int64_t n_atoms, const int64_t *segments, int64_t apart, int threads, Body body) {
-  typedef typename Scratch::Real real;
-  int64_t most_neighbours = 0;
-  for (int64_t centre = 0; centre < n_atoms; ++centre) {
-    const int64_t *own = segments + centre * apart, count = own[p.n_elements] - own[0];
-    if (count > most_neighbours) most_neighbours = count;
-  }
-  // waking a thread costs as much as a few centres
-  const int64_t useful = n_atoms / 4 > 1 ? n_atoms / 4 : 1;
-  const int team = threads < useful ? threads : int(useful);
-
-  typedef typename Scratch::Shared Shared;
-  ScratchArena shared, own;
-  Setup<real> setup(p, most_neighbours, shared);
-  Shared tables(p, shared);
-  Scratch(setup, tables, own);
-  const int64_t shared_bytes = shared.used, own_bytes = own.used;
-  char *memory = static_cast<char *>(workspace(size_t(shared_bytes + team * own_bytes)));
-  shared = {memory};
-  setup = Setup<real>(p, most_neighbours, shared);
-  tables = Shared(p, shared);
-  setup.tabulate();
-  tables.tabulate(p);
-#pragma omp parallel num_threads(team)
-  {
-    ScratchArena arena = {memory + shared_bytes + thread_number() * own_bytes};
-    Scratch scratch(setup, tables, arena);
-#pragma omp for schedule(dynamic, 2)
-    for (int64_t centre = 0; centre < n_atoms; ++centre) body(scratch, centre);
-  }
-}
-
-// For kernels that share nothing but the setup.
-struct Nothing {
-  Nothing(const qml_fchl19 &, ScratchArena &) {}
-  void tabulate(const qml_fchl19 &) {}
-};
 
 // ---- values ----------------------------------------------------------------------------------------------------------
 
 // `share` angular functions of one grid point lie side by side, as they do in the result, so that the lanes are full
 // whatever the number of grid points.
 template <class real, int share> struct ValuesScratch {
-  typedef real Real;
+  typedef Setup<real> SetupOf;
   typedef Nothing Shared;
   const Setup<real> &setup;
   Neighbours<real> neighbours;
@@ -115,7 +73,7 @@ template <class real, int share> struct ValuesScratch {
 // ---- pullback --------------------------------------------------------------------------------------------------------
 
 template <class real> struct PullbackScratch {
-  typedef real Real;
+  typedef Setup<real> SetupOf;
   typedef RadialBasis<real> Shared;
   const Setup<real> &setup;
   Neighbours<real> neighbours;
@@ -171,7 +129,7 @@ template <class real> struct PullbackScratch {
 // ---- projected Jacobian ----------------------------------------------------------------------------------------------
 
 template <class real> struct JacobianScratch {
-  typedef real Real;
+  typedef Setup<real> SetupOf;
   typedef Nothing Shared;
   const Setup<real> &setup;
   Neighbours<real> neighbours;
@@ -181,7 +139,7 @@ template <class real> struct JacobianScratch {
   real *two_body;  // (padded2)
 
   JacobianScratch(const Setup<real> &setup, const Nothing &, ScratchArena &arena)
-      : setup(setup), neighbours(setup, arena), derivatives(setup, arena),
+      : setup(setup), neighbours(setup, arena), derivatives(setup.p.n_radial2 + setup.p.n_elements * setup.block, arena),
         gaussians(arena.take<real>(setup.capacity * setup.padded3)),
         rows(arena.take<real>(4 * setup.p.n_angular * setup.capacity)), two_body(arena.take<real>(setup.padded2)) {}
 
@@ -245,7 +203,7 @@ template <class real> struct JacobianScratch {
       for (int64_t from = neighbours.start[element]; from < stop; from += derivatives.most) {
         const int64_t count = stop - from < derivatives.most ? stop - from : derivatives.most;
         for (int64_t i = 0; i < count; ++i) differentiate<Angular>(from + i, i);
-        derivatives.project(count, neighbours.pair + from, projection, rank, out);
+        derivatives.project(count, neighbours.pair + from, projection, rank, rank, out);
       }
     }
   }

@@ -4,7 +4,7 @@
 #pragma once
 
 #include "fchl19/inverse_power.hpp"
-#include "isa/kernels.hpp"
+#include "isa/centres.hpp"
 #include "isa/lanes.hpp"
 
 #include <math.h>
@@ -15,29 +15,6 @@ namespace fchl19 {
 
 constexpr double pi = 3.14159265358979323846;
 constexpr double log2_e = 1.4426950408889634; // exp(x) = 2^(x log2_e): powers of two need no reduction by ln 2
-
-template <class real> constexpr int64_t whole_vectors(int64_t count) {
-  return (count + lanes_of<real> - 1) / lanes_of<real> * lanes_of<real>;
-}
-
-template <class real, class io> QML_INLINE Vector<real> load_as(const io *from) {
-  return __builtin_convertvector((load<io, lanes_of<real>>(from)), Vector<real>);
-}
-template <class real, class io> QML_INLINE void store_as(io *to, Vector<real> v) {
-  store_lanes<io, lanes_of<real>>(to, __builtin_convertvector(v, Vector<io, lanes_of<real>>));
-}
-
-// Hands out pieces of one block of memory; without memory it only measures.
-struct ScratchArena {
-  char *memory = nullptr;
-  int64_t used = 0;
-
-  template <class T> T *take(int64_t count) {
-    char *piece = memory ? memory + used : nullptr;
-    used += (count * int64_t(sizeof(T)) + 63) / 64 * 64;
-    return reinterpret_cast<T *>(piece);
-  }
-};
 
 // Constants and tables of one call, which follow from the parameters and from the largest number of neighbours.
 template <class real> struct Setup {

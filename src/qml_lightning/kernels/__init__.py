@@ -10,6 +10,7 @@ import torch
 from ..errors import InputError
 from .contract import (
     Angular,
+    DensityArguments,
     FCHL19Arguments,
     FeatureMap,
     Kernels,
@@ -19,8 +20,8 @@ from .contract import (
 )  # fmt: skip
 
 __all__ = [
-    "BACKENDS", "Angular", "FCHL19Arguments", "FeatureMap", "Kernels", "PredictorModel", "RepresentationArguments",
-    "WholePath", "kernels_for",
+    "BACKENDS", "Angular", "DensityArguments", "FCHL19Arguments", "FeatureMap", "Kernels", "PredictorModel",
+    "RepresentationArguments", "WholePath", "kernels_for",
 ]  # fmt: skip
 
 

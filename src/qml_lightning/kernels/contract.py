@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import ClassVar, Literal, Protocol, Self
 
 import torch
@@ -75,6 +76,72 @@ class FCHL19Arguments:
     def to(self, device: torch.device | str, dtype: torch.dtype) -> FCHL19Arguments:
         """These arguments: there are no tensors to move."""
         return self
+
+
+@dataclass(frozen=True)
+class DensityArguments:
+    """Invariants of the neighbour density for a number of elements.
+
+    Density A[z, n, lm] = Σ_j R_n(r_j) Y_lm(r̂_j) over the neighbours j of element z; moments
+    M[k, lm] = Σ_zn mixing[z, n, k] A[z, n, lm]; an invariant is a sum of terms, factor · M[k, a] M[k, b] M[k, c].
+    Vector: [pair functions of element 0 | … | invariant 0 of all channels | invariant 1 of all channels | …].
+    Radial functions are piecewise polynomials of the fifth degree on even intervals from 0 to their cutoff.
+    """
+
+    kind: ClassVar[str] = "density"
+
+    density_cutoff: float  # Å
+    pair_cutoff: float  # Å, not below that of the density
+    l_max: int  # degree of the spherical harmonics
+    pair_table: Tensor  # (intervals, 6, n_pair) coefficients of ascending powers
+    radial_table: Tensor  # (intervals, 6, n_radial)
+    mixing: Tensor  # (elements, n_radial, channels)
+    terms: Tensor  # (terms, 4) int32: invariant, ascending, and the harmonics a, b, c; c = −1: a product of two
+    factors: Tensor  # (terms,)
+
+    @property
+    def cutoff(self) -> float:
+        return self.pair_cutoff
+
+    @property
+    def n_elements(self) -> int:
+        return self.mixing.shape[0]
+
+    @property
+    def n_radial(self) -> int:
+        return self.mixing.shape[1]
+
+    @property
+    def n_channels(self) -> int:
+        return self.mixing.shape[2]
+
+    @property
+    def n_pair(self) -> int:
+        return self.pair_table.shape[2]
+
+    @property
+    def n_harmonics(self) -> int:
+        return (self.l_max + 1) ** 2
+
+    @cached_property
+    def n_invariants(self) -> int:
+        return int(self.terms[-1, 0]) + 1
+
+    @property
+    def pair_size(self) -> int:
+        """Entries of the pair functions of all elements."""
+        return self.n_elements * self.n_pair
+
+    @property
+    def size(self) -> int:
+        return self.pair_size + self.n_invariants * self.n_channels
+
+    def to(self, device: torch.device | str, dtype: torch.dtype) -> DensityArguments:
+        """These arguments with their tensors on `device`, all but the terms in `dtype`."""
+        moved = {
+            name: getattr(self, name).to(device, dtype) for name in ("pair_table", "radial_table", "mixing", "factors")
+        }
+        return replace(self, terms=self.terms.to(device), **moved)
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ..contract import FCHL19Arguments, FeatureMap, RepresentationArguments
-from .library import FCHL19Struct, FeatureMapStruct, RepresentationStruct, address, call, shaped
+from ..contract import DensityArguments, FCHL19Arguments, FeatureMap, RepresentationArguments
+from .library import DENSITY_PADDING, DensityStruct, FCHL19Struct, FeatureMapStruct, RepresentationStruct, address, call, shaped
 
 # ---- environments ----------------------------------------------------------------------------------------------------
 
@@ -24,8 +24,32 @@ def _fchl19(p: FCHL19Arguments) -> FCHL19Struct:
     return FCHL19Struct(*counts, p.cutoff, p.eta2, p.eta3, p.decay2, p.decay3, p.weight3)
 
 
+def _density(p: DensityArguments) -> DensityStruct:
+    if len(p.pair_table) != len(p.radial_table):
+        raise InputError(
+            f"Both tables need as many intervals, got {len(p.pair_table)} and {len(p.radial_table)}."
+        )
+    kept = [_padded(p.pair_table), _padded(p.radial_table), p.mixing.contiguous(), p.factors.contiguous()]
+    addresses = [address(tensor, p.mixing.dtype) for tensor in kept]
+    terms = p.terms.contiguous()
+    struct = DensityStruct(
+        p.n_elements, p.n_pair, p.n_radial, p.l_max, p.n_channels, p.n_invariants, len(terms), len(p.pair_table),
+        p.density_cutoff, p.pair_cutoff, *addresses, address(terms, torch.int32),
+    )  # fmt: skip
+    struct.kept = [*kept, terms]  # alive as long as what points to it
+    return struct
+
+
+def _padded(table: Tensor) -> Tensor:
+    """The table with its last dimension padded by zeros to whole vectors of any instruction set."""
+    return torch.nn.functional.pad(table, (0, -table.shape[2] % DENSITY_PADDING)).contiguous()
+
+
 # Number of each kind in the C header, and its parameters as a struct.
-KINDS: dict[str, tuple[int, Callable[[Any], Structure]]] = {FCHL19Arguments.kind: (0, _fchl19)}
+KINDS: dict[str, tuple[int, Callable[[Any], Structure]]] = {
+    FCHL19Arguments.kind: (0, _fchl19),
+    DensityArguments.kind: (1, _density),
+}
 
 
 def representation_struct(p: RepresentationArguments) -> RepresentationStruct:

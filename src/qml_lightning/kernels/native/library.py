@@ -17,6 +17,7 @@ from torch import Tensor
 from ...errors import InputError, QMLError, ResourceError
 
 ABI_VERSION = 3
+DENSITY_PADDING = 16  # QML_DENSITY_PADDING of the C header
 _LIBRARY = "libqml_lightning.so"
 _ERRORS: dict[int, type[QMLError]] = {1: InputError, 2: InputError, 3: ResourceError}
 # Suffixes of kernels, by the type of the environments and of what features and tangents are multiplied with.
@@ -66,6 +67,21 @@ class FCHL19Struct(Structure):
         *((name, c_int32) for name in ("n_elements", "n_radial2", "n_radial3", "n_angular", "angular", "cutoff_power")),
         *((name, c_double) for name in ("cutoff", "eta2", "eta3", "decay2", "decay3", "weight3")),
     ]
+
+
+class DensityStruct(Structure):
+    """qml_density of the C header."""
+
+    _fields_ = [
+        *(
+            (name, c_int32)
+            for name in (
+                "n_elements", "n_pair", "n_radial", "l_max", "n_channels", "n_invariants", "n_terms", "n_intervals",
+            )
+        ),
+        *((name, c_double) for name in ("cutoff", "pair_cutoff")),
+        *((name, c_void_p) for name in ("pair_table", "radial_table", "mixing", "factors", "terms")),
+    ]  # fmt: skip
 
 
 class FeatureMapStruct(Structure):

@@ -6,8 +6,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..contract import FCHL19Arguments, RepresentationArguments
-from . import fchl19
+from ..contract import DensityArguments, FCHL19Arguments, RepresentationArguments
+from . import density, fchl19
 from .features import energy_and_slope, energy_rows, feature_moment, features, force_rows, linear, linear_transposed
 from .tangents import tangent_products, tangent_sums
 
@@ -19,7 +19,7 @@ __all__ = [
 
 NAME = "reference"
 # Modules with the functions `environments…` of each kind.
-KINDS: dict[str, Any] = {FCHL19Arguments.kind: fchl19}
+KINDS: dict[str, Any] = {FCHL19Arguments.kind: fchl19, DensityArguments.kind: density}
 predictor = None  # prediction goes through these kernels one by one
 
 

@@ -12,7 +12,8 @@ from typing import Any, ClassVar, Protocol
 from torch import Tensor
 
 from ...kernels import RepresentationArguments
-from . import fchl19
+from . import density, fchl19
+from .density import Density
 from .fchl19 import FCHL19
 
 
@@ -37,8 +38,8 @@ class Representation(Protocol):
         """Parameters in words, for people."""
 
 
-KINDS: dict[str, type[Representation]] = {FCHL19.kind: FCHL19}
-PRESETS: dict[str, Representation] = {**fchl19.PRESETS}
+KINDS: dict[str, type[Representation]] = {FCHL19.kind: FCHL19, Density.kind: Density}
+PRESETS: dict[str, Representation] = {**fchl19.PRESETS, **density.PRESETS}
 DEFAULT: Representation = fchl19.COSINE_SERIES
 SMALL: Representation = fchl19.SMALL_SERIES  # for checks of data
 

@@ -1,11 +1,14 @@
 // Rows of derivatives times a projection: the matrix product of the projected Jacobian.
 #pragma once
 
-#include "fchl19/neighbours.hpp"
+#include "isa/centres.hpp"
 
 namespace qml {
 namespace QML_ISA {
-namespace fchl19 {
+
+template <class real, class io> QML_INLINE void store_as(io *to, Vector<real> v) {
+  store_lanes<io, lanes_of<real>>(to, __builtin_convertvector(v, Vector<io, lanes_of<real>>));
+}
 
 // Derivatives of the representation by the positions of neighbours of one element, three rows each, and for every
 // column where its row of the projection begins. Columns that vanish for that element do not appear.
@@ -15,8 +18,7 @@ template <class real> struct Derivatives {
   real *rows;          // (most, 3, stride), of each row `depth` numbers
   int64_t *column;     // (depth)
 
-  Derivatives(const Setup<real> &setup, ScratchArena &arena) : depth(0) {
-    const int64_t deepest = setup.p.n_radial2 + setup.p.n_elements * setup.block;
+  Derivatives(int64_t deepest, ScratchArena &arena) : depth(0) {
     stride = whole_vectors<real>(deepest) + lanes_of<real>; // room for the padding of the last piece
     rows = arena.take<real>(most * 3 * stride);
     column = arena.take<int64_t>(deepest);
@@ -24,17 +26,17 @@ template <class real> struct Derivatives {
 
   real *row(int64_t neighbour, int axis) const { return rows + (neighbour * 3 + axis) * stride; }
 
-  // out[pair[i]] (3, rank) = rows of neighbour i times projection (size, rank), for i < count.
+  // out[pair[i]] (3, rank), of it the first `used` columns, = rows of neighbour i times the projection, for i < count.
   template <class io>
-  void project(int64_t count, const int64_t *pair, const io *projection, int64_t rank, io *out) const {
+  void project(int64_t count, const int64_t *pair, const io *projection, int64_t used, int64_t rank, io *out) const {
     // as many vectors of columns as leave the accumulators of two neighbours in registers
     constexpr int wide = QML_VECTOR_BYTES == 64 ? 4 : 2, lanes = lanes_of<real>;
     int64_t first = 0;
-    for (; first + wide * lanes <= rank; first += wide * lanes) {
+    for (; first + wide * lanes <= used; first += wide * lanes) {
       columns<wide>(count, pair, projection, rank, out, first, lanes);
     }
-    for (; first + lanes <= rank; first += lanes) columns<1>(count, pair, projection, rank, out, first, lanes);
-    if (first < rank) columns<1>(count, pair, projection, rank, out, first, int(rank - first));
+    for (; first + lanes <= used; first += lanes) columns<1>(count, pair, projection, rank, out, first, lanes);
+    if (first < used) columns<1>(count, pair, projection, rank, out, first, int(used - first));
   }
 
 private:
@@ -88,6 +90,5 @@ private:
   }
 };
 
-} // namespace fchl19
 } // namespace QML_ISA
 } // namespace qml

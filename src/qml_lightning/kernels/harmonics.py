@@ -1,0 +1,61 @@
+"""Real spherical harmonics, and the tensors that couple three of them to an invariant."""
+
+from __future__ import annotations
+
+import functools
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MOST_DEGREE = 4
+
+
+def of_degree(l: int) -> slice:  # noqa: E741 (the letter of the field)
+    """Places of the harmonics of degree l, m = −l … l."""
+    return slice(l * l, (l + 1) ** 2)
+
+
+def harmonics(u: Tensor, l_max: int) -> Tensor:
+    """Harmonics of unit vectors up to degree `l_max`, (vectors, (l_max + 1)²).
+
+    The squares of each degree add up to 1 (Racah's normalisation), so that Σ_m Y_lm(u) Y_lm(v) = P_l(u · v).
+    """
+    x, y, z = u.unbind(-1)
+    xx, yy, zz, xy = x * x, y * y, z * z, x * y
+    odd_y, odd_x = 3 * xx - yy, xx - 3 * yy
+    s3, s5, s15, s35 = (math.sqrt(n) for n in (3, 5, 15, 35))
+    e3, e5, e35 = (math.sqrt(n / 8) for n in (3, 5, 35))
+    degrees = [
+        [torch.ones_like(x)],
+        [y, z, x],
+        [s3 * xy, s3 * y * z, 1.5 * zz - 0.5, s3 * x * z, s3 / 2 * (xx - yy)],
+        [
+            e5 * y * odd_y, s15 * xy * z, e3 * y * (5 * zz - 1), z * (2.5 * zz - 1.5), e3 * x * (5 * zz - 1),
+            s15 / 2 * z * (xx - yy), e5 * x * odd_x,
+        ],
+        [
+            s35 / 2 * xy * (xx - yy), e35 * y * z * odd_y, s5 / 2 * xy * (7 * zz - 1), e5 * y * z * (7 * zz - 3),
+            (4.375 * zz - 3.75) * zz + 0.375, e5 * x * z * (7 * zz - 3), s5 / 4 * (xx - yy) * (7 * zz - 1),
+            e35 * x * z * odd_x, s35 / 8 * (xx * odd_x - yy * odd_y),
+        ],
+    ]  # fmt: skip
+    return torch.stack([one for degree in degrees[: l_max + 1] for one in degree], -1)
+
+
+@functools.cache
+def coupling(one: int, two: int, three: int) -> Tensor:
+    """∫ Y Y Y over the sphere for three degrees, divided by its norm, (2 l₁ + 1, 2 l₂ + 1, 2 l₃ + 1) in float64.
+
+    The integrand is a polynomial of degree 12 at most: the quadrature is exact.
+    """
+    height, weight = np.polynomial.legendre.leggauss(8)
+    angle = 2 * np.pi * np.arange(16) / 16
+    across = np.sqrt(1 - height**2)[:, None]
+    flat = np.stack([across * np.cos(angle), across * np.sin(angle), np.repeat(height[:, None], 16, 1)], -1)
+    values = harmonics(torch.from_numpy(flat.reshape(-1, 3)), MOST_DEGREE)
+    parts = [values[:, of_degree(degree)] for degree in (one, two, three)]
+    found = torch.einsum("q,qa,qb,qc->abc", torch.from_numpy(np.repeat(weight, 16)), *parts)
+    found[found.abs() < 1e-12] = 0.0
+    return found / found.norm()

@@ -1,0 +1,153 @@
+"""Many-body invariants of the neighbour density: products of two and three moments of random channels."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ...errors import InputError
+from ...kernels import DensityArguments
+from ...kernels.harmonics import MOST_DEGREE, coupling, of_degree
+from ..fields import check_fields
+
+INTERVALS = 256  # of the tables of radial functions: their error is below 1e-11
+CHANNEL_UNIT = 16  # channels come in whole vectors of any instruction set
+SOFT = 0.5  # Å, below which radial functions stop to grow
+
+
+@dataclass(frozen=True)
+class Density:
+    """Parameters of the representation (docs/conventions.md)."""
+
+    kind: ClassVar[str] = DensityArguments.kind
+
+    cutoff: float = 6.0  # Å, of the pair functions
+    density_cutoff: float = 5.0  # Å, of the density, hence of three and more bodies
+    n_pair: int = 12
+    n_radial: int = 10
+    pair_width: float = 0.5  # Å, standard deviation of the Gaussians
+    width: float = 0.55
+    pair_decay: float = 1.0  # powers of the distance
+    decay: float = 1.0
+    first_centre: float = 0.7  # Å, of the Gaussians
+    l_max: int = 3
+    n_channels: int = 64
+    pair_weight: float = 1.0
+    weight2: float = 1.0  # of products of two moments
+    weight3: float = 1.0  # of products of three
+    degree_power: float = -0.5  # moments of degree l are multiplied with (2 l + 1)^−this
+
+    def __post_init__(self) -> None:
+        check_fields(self, n_pair=0, n_radial=1, l_max=0)
+        for name in ("cutoff", "density_cutoff", "width", "pair_width"):
+            if not getattr(self, name) > 0:
+                raise InputError(f"The density needs {name} > 0, got {getattr(self, name)}.")
+        if self.density_cutoff > self.cutoff:
+            raise InputError(
+                f"The density reaches no further than pairs: density_cutoff {self.density_cutoff:g} is above "
+                f"cutoff {self.cutoff:g}."
+            )
+        if self.l_max > MOST_DEGREE:
+            raise InputError(f"Spherical harmonics go up to degree {MOST_DEGREE}, got l_max = {self.l_max}.")
+        if self.n_channels < 1 or self.n_channels % CHANNEL_UNIT:
+            raise InputError(f"The number of channels is a multiple of {CHANNEL_UNIT}, got {self.n_channels}.")
+
+    def describe(self) -> str:
+        """Parameters in words, for people."""
+        return (
+            f"density invariants, cutoffs {self.cutoff:g} and {self.density_cutoff:g} Å, {self.n_pair} + "
+            f"{self.n_radial} radial functions, {self.n_channels} channels, l ≤ {self.l_max}"
+        )
+
+    def draw(self, n_elements: int, seed: int) -> dict[str, Tensor]:
+        """Mixing of elements and radial functions into channels, (elements, n_radial, channels)."""
+        random = np.random.default_rng([seed, 1])
+        normal = random.standard_normal((n_elements, self.n_radial, self.n_channels))
+        return {"mixing": torch.from_numpy(normal / math.sqrt(self.n_radial))}
+
+    def arguments(self, n_elements: int, drawn: Mapping[str, Tensor]) -> DensityArguments:
+        """Arguments of the kernels, for `n_elements` elements."""
+        terms, factors = invariant_terms(self.l_max, self.weight2, self.weight3, self.degree_power)
+        pair = self._functions(self.n_pair, self.pair_width, self.pair_decay, self.cutoff)
+        radial = self._functions(self.n_radial, self.width, self.decay, self.density_cutoff)
+        return DensityArguments(
+            self.density_cutoff,
+            self.cutoff,
+            self.l_max,
+            self.pair_weight * hermite_table(pair, self.cutoff),
+            hermite_table(radial, self.density_cutoff),
+            drawn["mixing"],
+            terms,
+            factors,
+        )
+
+    def _functions(self, count: int, width: float, decay: float, cutoff: float) -> Callable[[Tensor], Tensor]:
+        """Gaussians on an even grid of centres, times a power of the distance, times a smooth cutoff."""
+        centres = torch.linspace(self.first_centre, cutoff, max(count, 1), dtype=torch.float64)[:count]
+
+        def functions(r: Tensor) -> Tensor:
+            smooth = (0.5 * (torch.cos(r * (math.pi / cutoff)) + 1.0)) ** 2 * (r * r + SOFT**2) ** (-0.5 * decay)
+            return smooth[:, None] * torch.exp(-((r[:, None] - centres) ** 2) / (2 * width**2))
+
+        return functions
+
+
+def hermite_table(functions: Callable[[Tensor], Tensor], cutoff: float) -> Tensor:
+    """Polynomials that have the values and two derivatives of `functions` at the ends of each interval.
+
+    Functions and their first two derivatives are continuous, (intervals, 6, functions) in float64.
+    """
+    r = torch.linspace(0.0, cutoff, INTERVALS + 1, dtype=torch.float64)
+    step, one = cutoff / INTERVALS, torch.ones_like(r)
+
+    def slope(x: Tensor) -> Tensor:
+        return torch.func.jvp(functions, (x,), (one,))[1]
+
+    f, d, s = functions(r), slope(r) * step, torch.func.jvp(slope, (r,), (one,))[1] * step**2
+    rise, d0, d1, s0, s1 = f[1:] - f[:-1], d[:-1], d[1:], s[:-1], s[1:]
+    return torch.stack(
+        [
+            f[:-1],
+            d0,
+            0.5 * s0,
+            10 * rise - 6 * d0 - 4 * d1 - 1.5 * s0 + 0.5 * s1,
+            -15 * rise + 8 * d0 + 7 * d1 + 1.5 * s0 - s1,
+            6 * rise - 3 * d0 - 3 * d1 - 0.5 * s0 + 0.5 * s1,
+        ],
+        1,
+    )
+
+
+def invariant_terms(l_max: int, weight2: float, weight3: float, degree_power: float) -> tuple[Tensor, Tensor]:
+    """Terms (terms, 4) int32 and factors (terms,) of all invariants of two and three moments up to degree `l_max`.
+
+    Two moments: Σ_m M_lm² for each l. Three: Σ G(l₁ l₂ l₃) M M M for each l₁ ≤ l₂ ≤ l₃ that couple to an invariant.
+    """
+    scale = [(2 * l + 1) ** -degree_power for l in range(l_max + 1)]  # noqa: E741
+    found: list[dict[tuple[int, ...], float]] = []
+    for l in range(l_max + 1):  # noqa: E741
+        factor = weight2 * scale[l] ** 2 / math.sqrt(2 * l + 1)
+        found.append({(h, h, -1): factor for h in range(of_degree(l).start, of_degree(l).stop)})
+    for path in combinations_with_replacement(range(l_max + 1), 3):
+        if sum(path) % 2 or path[2] > path[0] + path[1]:
+            continue
+        factor, tensor = weight3 * math.prod(scale[l] for l in path), coupling(*path)  # noqa: E741
+        sums: dict[tuple[int, ...], float] = {}
+        for place in tensor.nonzero().tolist():
+            key = tuple(sorted(of_degree(l).start + i for l, i in zip(path, place, strict=True)))  # noqa: E741
+            sums[key] = sums.get(key, 0.0) + factor * float(tensor[tuple(place)])
+        found.append(sums)
+    rows = [(number, *key) for number, sums in enumerate(found) for key in sums]
+    factors = [value for sums in found for value in sums.values()]
+    return torch.tensor(rows, dtype=torch.int32), torch.tensor(factors, dtype=torch.float64)
+
+
+DEFAULT = Density()
+PRESETS = {"density": DEFAULT}
