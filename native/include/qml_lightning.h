@@ -60,8 +60,9 @@ typedef struct {
 /* Parameters of the invariants of the neighbour density (docs/conventions.md). Around each centre
  *   A[z, n, lm] = sum over neighbours of element z of R_n(r) Y_lm        harmonics of degree 0 ... l_max, m = -l ... l,
  *   M[k, lm] = sum over z, n of mixing[z, n, k] A[z, n, lm]              the squares of each degree of Y adding up to 1;
- * the vector is [pair functions of element 0 | ... | invariant 0 of all channels k | invariant 1 | ...], an invariant the
- * sum of its terms, factor * M[k, a] M[k, b] M[k, c].
+ * invariants of channel k: sum_m M[k, lm]^2 of each degree, then those of three moments, sum G M M M, of each path of degrees
+ * l1 <= l2 <= l3 that couples to one, in the order of l3, l2, l1; each times its weight. G has the norm 1.
+ * The vector: [pair functions of element 0 | ... | invariant 0 of all channels | invariant 1 of all channels | ...]
  * size = n_elements * n_pair + n_invariants * n_channels
  * Radial functions are tables: interval i of n_intervals even ones from 0 to the cutoff has the polynomial
  * sum_j table[i, j, n] x^j, 0 <= x < 1. Their last dimension is padded to a multiple of QML_DENSITY_PADDING. */
@@ -71,18 +72,17 @@ typedef struct {
   int32_t n_elements;
   int32_t n_pair;             /* radial functions of pairs */
   int32_t n_radial;           /* radial functions of the density */
-  int32_t l_max;              /* 0 ... 4 */
+  int32_t l_max;              /* 0 ... 3 */
   int32_t n_channels;         /* a multiple of QML_DENSITY_PADDING */
-  int32_t n_invariants;       /* of each channel */
-  int32_t n_terms;
+  int32_t n_invariants;       /* of each channel: l_max + 1 without products of three moments, or all */
   int32_t n_intervals;
+  int32_t reserved;           /* 0 */
   double cutoff;              /* of the density */
   double pair_cutoff;         /* of the pair functions, not below that of the density */
   const void *pair_table;     /* real (n_intervals, 6, n_pair padded) */
   const void *radial_table;   /* real (n_intervals, 6, n_radial padded) */
   const void *mixing;         /* real (n_elements, n_radial, n_channels) */
-  const void *factors;        /* real (n_terms) */
-  const int32_t *terms;       /* (n_terms, 4): invariant, ascending, and the harmonics a, b, c; c = -1: none */
+  const void *weights;        /* real (n_invariants) */
 } qml_density;
 
 /* One feature map, that of one element: u = row_scale * (H D_n ... H D_1 x) + phases with H of entries +-1 (not

@@ -29,7 +29,7 @@ template <class real> struct ValuesScratch {
         for (int64_t n = 0; n < p.n_pair; ++n) out[element * p.n_pair + n] += functions[n];
       }
     }
-    Invariants<real>(p).values(moments.moments, out + setup.pair_size());
+    with_invariants<real>(p, [&](auto invariants) { invariants.values(moments.moments, out + setup.pair_size()); });
   }
 };
 
@@ -40,7 +40,7 @@ template <class real> struct PullbackScratch {
   typedef Nothing Shared;
   const Setup<real> &setup;
   Moments<real> moments;
-  real *functions, *slopes;  // (pair width)
+  real *functions, *slopes, *factors;  // (pair width)
   real *gradient;            // (harmonics, channels) of the moments
   real *turned;              // (channels, padded) its transpose
   real *by_density;          // (radial functions, padded) gradient by the density of one element
@@ -48,7 +48,7 @@ template <class real> struct PullbackScratch {
 
   PullbackScratch(const Setup<real> &setup, const Nothing &, ScratchArena &arena)
       : setup(setup), moments(setup, arena), functions(arena.take<real>(setup.pair_table.width)),
-        slopes(arena.take<real>(setup.pair_table.width)),
+        slopes(arena.take<real>(setup.pair_table.width)), factors(arena.take<real>(setup.pair_table.width)),
         gradient(arena.take<real>(setup.n_harmonics * setup.p.n_channels)),
         turned(arena.take<real>(setup.p.n_channels * setup.padded)),
         by_density(arena.take<real>(setup.p.n_radial * setup.padded)),
@@ -62,7 +62,9 @@ template <class real> struct PullbackScratch {
     __builtin_memset(out + 3 * first_pair, 0, size_t(3 * n_pairs) * sizeof(real)); // pairs beyond the cutoff
     add_pairs(cotangent, out);
     if (moments.near.count == 0) return;
-    Invariants<real>(p).pullback(moments.moments, cotangent + setup.pair_size(), setup.n_harmonics, gradient);
+    with_invariants<real>(p, [&](auto invariants) {
+      invariants.pullback(moments.moments, cotangent + setup.pair_size(), gradient);
+    });
     turn();
     const Neighbours<real> &near = moments.near;
     const int64_t width = setup.radial_table.width, padded = setup.padded;
@@ -82,21 +84,27 @@ template <class real> struct PullbackScratch {
 private:
   void add_pairs(const real *cotangent, real *out) {
     const Neighbours<real> &far = moments.far;
+    const int64_t width = setup.pair_table.width;
     for (int64_t element = 0; element < setup.p.n_elements; ++element) {
-      const real *factor = cotangent + element * setup.p.n_pair;
+      for (int64_t n = 0; n < width; ++n)
+        factors[n] = n < setup.p.n_pair ? cotangent[element * setup.p.n_pair + n] : real(0);
       for (int64_t slot = far.start[element]; slot < far.start[element + 1]; ++slot) {
         setup.pair_table.evaluate(far.r[slot], functions, slopes);
-        real sum = 0;
-        for (int64_t n = 0; n < setup.p.n_pair; ++n) sum += factor[n] * slopes[n];
-        for (int axis = 0; axis < 3; ++axis) out[3 * far.pair[slot] + axis] = sum * far.unit[axis][slot];
+        Vector<real> sums = {};
+        for (int64_t n = 0; n < width; n += lanes_of<real>) sums = fma(load(factors + n), load(slopes + n), sums);
+        const real along = sum<real>(sums);
+        for (int axis = 0; axis < 3; ++axis) out[3 * far.pair[slot] + axis] = along * far.unit[axis][slot];
       }
     }
   }
 
   void turn() {
-    for (int64_t k = 0; k < setup.p.n_channels; ++k) {
-      for (int64_t lm = 0; lm < setup.n_harmonics; ++lm) turned[k * setup.padded + lm] = gradient[lm * setup.p.n_channels + k];
-      for (int64_t lm = setup.n_harmonics; lm < setup.padded; ++lm) turned[k * setup.padded + lm] = 0;
+    constexpr int lanes = lanes_of<real>;
+    Vector<real> rows[most_harmonics + lanes] = {};
+    for (int64_t k = 0; k < setup.p.n_channels; k += lanes) {
+      for (int64_t lm = 0; lm < setup.n_harmonics; ++lm) rows[lm] = load(gradient + lm * setup.p.n_channels + k);
+      for (int64_t lm = setup.n_harmonics; lm < setup.padded; ++lm) rows[lm] = Vector<real>{};
+      store_rows<real>(rows, setup.padded, lanes, turned + k * setup.padded, setup.padded);
     }
   }
 
@@ -163,7 +171,7 @@ template <class real> struct JacobianScratch {
       __builtin_memset(out + 3 * rank * first_pair, 0, size_t(3 * rank * n_pairs) * sizeof(real));
     for (int64_t slot = 0; slot < moments.far.count; ++slot)
       setup.pair_table.evaluate(moments.far.r[slot], functions, pair_slopes + slot * setup.pair_table.width);
-    Invariants<real>(p).slopes(moments.moments, p.n_invariants, setup.n_harmonics, slopes);
+    with_invariants<real>(p, [&](auto invariants) { invariants.slopes(moments.moments, slopes); });
     tilt();
     for (int64_t first = 0; first < rank; first += columns_at_once) {
       const int64_t columns = rank - first < columns_at_once ? rank - first : columns_at_once;

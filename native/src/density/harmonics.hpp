@@ -9,11 +9,10 @@ namespace qml {
 namespace QML_ISA {
 namespace density {
 
-constexpr int most_degree = 4, most_harmonics = (most_degree + 1) * (most_degree + 1);
+constexpr int most_degree = 3, most_harmonics = (most_degree + 1) * (most_degree + 1);
 
-constexpr double root3 = 1.7320508075688772, root5 = 2.23606797749979, root15 = 3.872983346207417;
-constexpr double root35 = 5.916079783099616, root3_8 = 0.6123724356957945, root5_8 = 0.7905694150420949;
-constexpr double root35_8 = 2.091650066335189;
+constexpr double root3 = 1.7320508075688772, root15 = 3.872983346207417;
+constexpr double root3_8 = 0.6123724356957945, root5_8 = 0.7905694150420949;
 
 // Polynomials in the components of the unit vector, to[(l_max + 1)^2].
 template <class real> QML_INLINE void harmonics(int l_max, const Vector<real> (&u)[3], Vector<real> *to) {
@@ -38,17 +37,6 @@ template <class real> QML_INLINE void harmonics(int l_max, const Vector<real> (&
   to[13] = real(root3_8) * x * five;
   to[14] = real(0.5 * root15) * z * difference;
   to[15] = real(root5_8) * x * odd_x;
-  if (l_max < 4) return;
-  const V seven = real(7) * zz - real(1), less = real(7) * zz - real(3);
-  to[16] = real(0.5 * root35) * xy * difference;
-  to[17] = real(root35_8) * y * z * odd_y;
-  to[18] = real(0.5 * root5) * xy * seven;
-  to[19] = real(root5_8) * y * z * less;
-  to[20] = (real(4.375) * zz - real(3.75)) * zz + real(0.375);
-  to[21] = real(root5_8) * x * z * less;
-  to[22] = real(0.25 * root5) * difference * seven;
-  to[23] = real(root35_8) * x * z * odd_x;
-  to[24] = real(0.125 * root35) * (xx * odd_x - yy * odd_y);
 }
 
 // Derivatives of these polynomials by x, y and z, to[(l_max + 1)^2][3]. Their part along u has no meaning: drop it.
@@ -73,7 +61,7 @@ template <class real> QML_INLINE void harmonic_slopes(int l_max, const Vector<re
   if (l_max < 3) return;
   const V xx = x * x, yy = y * y, zz = z * z, xy = x * y, yz = y * z, xz = x * z, difference = xx - yy;
   const real a = real(root5_8), b = real(root15), c = real(root3_8);
-  const V five = real(5) * zz - real(1), odd_y = real(3) * xx - yy, odd_x = xx - real(3) * yy;
+  const V five = real(5) * zz - real(1);
   set(9, real(6) * a * xy, real(3) * a * difference, none);
   set(10, b * yz, b * xz, b * xy);
   set(11, none, c * five, real(10) * c * yz);
@@ -81,18 +69,6 @@ template <class real> QML_INLINE void harmonic_slopes(int l_max, const Vector<re
   set(13, c * five, none, real(10) * c * xz);
   set(14, b * xz, -b * yz, real(0.5) * b * difference);
   set(15, real(3) * a * difference, real(-6) * a * xy, none);
-  if (l_max < 4) return;
-  const real d = real(0.5 * root35), e = real(root35_8), f = real(0.5 * root5), g = real(root5_8);
-  const V seven = real(7) * zz - real(1), less = real(7) * zz - real(3), more = real(21) * zz - real(3);
-  set(16, d * y * odd_y, d * x * odd_x, none);
-  set(17, real(6) * e * xy * z, real(3) * e * z * difference, e * y * odd_y);
-  set(18, f * y * seven, f * x * seven, real(14) * f * xy * z);
-  set(19, none, g * z * less, g * y * more);
-  set(20, none, none, z * (real(17.5) * zz - real(7.5)));
-  set(21, g * z * less, none, g * x * more);
-  set(22, f * x * seven, -f * y * seven, real(7) * f * z * difference);
-  set(23, real(3) * e * z * difference, real(-6) * e * xy * z, e * x * odd_x);
-  set(24, d * x * odd_x, -d * y * odd_y, none);
 }
 
 } // namespace density

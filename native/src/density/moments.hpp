@@ -27,10 +27,13 @@ template <class real> struct Setup {
 
   void tabulate() {
     __builtin_memset(moved, 0, size_t(p.n_invariants * n_harmonics));
-    const Term *terms = reinterpret_cast<const Term *>(p.terms);
-    for (int64_t t = 0; t < p.n_terms; ++t)
-      for (const int32_t harmonic : {terms[t].a, terms[t].b, terms[t].c})
-        if (harmonic >= 0) moved[terms[t].invariant * n_harmonics + harmonic] = true;
+    for (int64_t l = 0; l <= p.l_max; ++l)
+      for (int64_t i = l * l; i < (l + 1) * (l + 1); ++i) moved[l * n_harmonics + i] = true;
+    for (const Coupling &term : couplings) {
+      const int64_t invariant = p.l_max + 1 + term.path;
+      if (invariant >= p.n_invariants) break;
+      for (const int harmonic : {term.a, term.b, term.c}) moved[invariant * n_harmonics + harmonic] = true;
+    }
   }
 
   int64_t pair_size() const { return int64_t(p.n_elements) * p.n_pair; }
@@ -70,21 +73,24 @@ template <class real> struct Moments {
     for (int64_t slot = 0; slot < near.count; ++slot)
       table.evaluate(near.r[slot], radial + slot * table.width, slopes ? slope + slot * table.width : nullptr);
     evaluate_harmonics();
-    bool any = false;
+    __builtin_memset(moments, 0, size_t(setup.n_harmonics * p.n_channels) * sizeof(real));
     for (int64_t element = 0; element < p.n_elements; ++element) {
       if (!near.present(element)) continue;
-      const int64_t from = near.start[element], n = near.start[element + 1] - from;
-      real *own = density_of(element);
-      product<real>(p.n_radial, n, setup.padded, {radial + from * table.width, 1, table.width},
-                    angular + from * setup.padded, setup.padded, own, setup.padded);
-      product<real>(setup.n_harmonics, p.n_radial, p.n_channels, {own, 1, setup.padded}, setup.mixing(element),
-                    p.n_channels, moments, p.n_channels, any);
-      any = true;
+      const int64_t first = element;
+      for (; element < p.n_elements && near.present(element); ++element) sum_density(element);
+      // of all elements side by side: one product
+      product<real>(setup.n_harmonics, (element - first) * p.n_radial, p.n_channels,
+                    {density_of(first), 1, setup.padded}, setup.mixing(first), p.n_channels, moments, p.n_channels, true);
     }
-    if (!any) __builtin_memset(moments, 0, size_t(setup.n_harmonics * p.n_channels) * sizeof(real));
   }
 
 private:
+  void sum_density(int64_t element) {
+    const int64_t from = near.start[element], n = near.start[element + 1] - from, width = setup.radial_table.width;
+    product<real>(setup.p.n_radial, n, setup.padded, {radial + from * width, 1, width}, angular + from * setup.padded,
+                  setup.padded, density_of(element), setup.padded);
+  }
+
   void evaluate_harmonics() {
     constexpr int lanes = lanes_of<real>;
     Vector<real> found[most_harmonics + lanes] = {}, u[3];

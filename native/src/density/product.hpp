@@ -35,13 +35,16 @@ QML_INLINE void product_tile(int64_t depth, Matrix<real> a, const real *b, int64
 template <int vectors, class real>
 void product_panel(int64_t rows, int64_t depth, Matrix<real> a, const real *b, int64_t b_row, real *c, int64_t c_row,
                    bool add) {
-  constexpr int most = QML_VECTOR_BYTES == 64 ? 6 : 4;
+  constexpr int most = vectors == 1 ? 8 : 4; // sums that fit into the registers
   for (; rows >= most; rows -= most, a.at += most * a.row, c += most * c_row)
     product_tile<most, vectors>(depth, a, b, b_row, c, c_row, add);
+  if (most > 4 && rows >= 4) {
+    product_tile<4, vectors>(depth, a, b, b_row, c, c_row, add);
+    rows -= 4, a.at += 4 * a.row, c += 4 * c_row;
+  }
   if (rows >= 2) {
     product_tile<2, vectors>(depth, a, b, b_row, c, c_row, add);
-    if (rows >= 4) product_tile<2, vectors>(depth, {a.at + 2 * a.row, a.row, a.column}, b, b_row, c + 2 * c_row, c_row, add);
-    a.at += rows / 2 * 2 * a.row, c += rows / 2 * 2 * c_row, rows %= 2;
+    rows -= 2, a.at += 2 * a.row, c += 2 * c_row;
   }
   if (rows) product_tile<1, vectors>(depth, a, b, b_row, c, c_row, add);
 }

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar, Literal, Protocol, Self
 
 import torch
@@ -83,7 +82,8 @@ class DensityArguments:
     """Invariants of the neighbour density for a number of elements.
 
     Density A[z, n, lm] = Σ_j R_n(r_j) Y_lm(r̂_j) over the neighbours j of element z; moments
-    M[k, lm] = Σ_zn mixing[z, n, k] A[z, n, lm]; an invariant is a sum of terms, factor · M[k, a] M[k, b] M[k, c].
+    M[k, lm] = Σ_zn mixing[z, n, k] A[z, n, lm]. Invariants of each channel: Σ_m M_lm² of each degree l, then
+    Σ G(l₁ l₂ l₃) M M M of each path of `harmonics.paths`, each times its weight.
     Vector: [pair functions of element 0 | … | invariant 0 of all channels | invariant 1 of all channels | …].
     Radial functions are piecewise polynomials of the fifth degree on even intervals from 0 to their cutoff.
     """
@@ -96,8 +96,7 @@ class DensityArguments:
     pair_table: Tensor  # (intervals, 6, n_pair) coefficients of ascending powers
     radial_table: Tensor  # (intervals, 6, n_radial)
     mixing: Tensor  # (elements, n_radial, channels)
-    terms: Tensor  # (terms, 4) int32: invariant, ascending, and the harmonics a, b, c; c = −1: a product of two
-    factors: Tensor  # (terms,)
+    weights: Tensor  # (invariants,) of two moments, or of two and three
 
     @property
     def cutoff(self) -> float:
@@ -123,9 +122,9 @@ class DensityArguments:
     def n_harmonics(self) -> int:
         return (self.l_max + 1) ** 2
 
-    @cached_property
+    @property
     def n_invariants(self) -> int:
-        return int(self.terms[-1, 0]) + 1
+        return len(self.weights)
 
     @property
     def pair_size(self) -> int:
@@ -137,11 +136,9 @@ class DensityArguments:
         return self.pair_size + self.n_invariants * self.n_channels
 
     def to(self, device: torch.device | str, dtype: torch.dtype) -> DensityArguments:
-        """These arguments with their tensors on `device`, all but the terms in `dtype`."""
-        moved = {
-            name: getattr(self, name).to(device, dtype) for name in ("pair_table", "radial_table", "mixing", "factors")
-        }
-        return replace(self, terms=self.terms.to(device), **moved)
+        """These arguments with their tensors on `device` and in `dtype`."""
+        names = ("pair_table", "radial_table", "mixing", "weights")
+        return replace(self, **{name: getattr(self, name).to(device, dtype) for name in names})
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
+from itertools import combinations_with_replacement
 
 import numpy as np
 import torch
 from torch import Tensor
 
-MOST_DEGREE = 4
+MOST_DEGREE = 3
+Term = tuple[int, int, int, float]  # three harmonics and a factor
 
 
 def of_degree(l: int) -> slice:  # noqa: E741 (the letter of the field)
@@ -25,8 +27,7 @@ def harmonics(u: Tensor, l_max: int) -> Tensor:
     x, y, z = u.unbind(-1)
     xx, yy, zz, xy = x * x, y * y, z * z, x * y
     odd_y, odd_x = 3 * xx - yy, xx - 3 * yy
-    s3, s5, s15, s35 = (math.sqrt(n) for n in (3, 5, 15, 35))
-    e3, e5, e35 = (math.sqrt(n / 8) for n in (3, 5, 35))
+    s3, s15, e3, e5 = (math.sqrt(n) for n in (3, 15, 3 / 8, 5 / 8))
     degrees = [
         [torch.ones_like(x)],
         [y, z, x],
@@ -34,11 +35,6 @@ def harmonics(u: Tensor, l_max: int) -> Tensor:
         [
             e5 * y * odd_y, s15 * xy * z, e3 * y * (5 * zz - 1), z * (2.5 * zz - 1.5), e3 * x * (5 * zz - 1),
             s15 / 2 * z * (xx - yy), e5 * x * odd_x,
-        ],
-        [
-            s35 / 2 * xy * (xx - yy), e35 * y * z * odd_y, s5 / 2 * xy * (7 * zz - 1), e5 * y * z * (7 * zz - 3),
-            (4.375 * zz - 3.75) * zz + 0.375, e5 * x * z * (7 * zz - 3), s5 / 4 * (xx - yy) * (7 * zz - 1),
-            e35 * x * z * odd_x, s35 / 8 * (xx * odd_x - yy * odd_y),
         ],
     ]  # fmt: skip
     return torch.stack([one for degree in degrees[: l_max + 1] for one in degree], -1)
@@ -48,7 +44,7 @@ def harmonics(u: Tensor, l_max: int) -> Tensor:
 def coupling(one: int, two: int, three: int) -> Tensor:
     """∫ Y Y Y over the sphere for three degrees, divided by its norm, (2 l₁ + 1, 2 l₂ + 1, 2 l₃ + 1) in float64.
 
-    The integrand is a polynomial of degree 12 at most: the quadrature is exact.
+    The integrand is a polynomial of degree 9 at most: the quadrature is exact.
     """
     height, weight = np.polynomial.legendre.leggauss(8)
     angle = 2 * np.pi * np.arange(16) / 16
@@ -59,3 +55,20 @@ def coupling(one: int, two: int, three: int) -> Tensor:
     found = torch.einsum("q,qa,qb,qc->abc", torch.from_numpy(np.repeat(weight, 16)), *parts)
     found[found.abs() < 1e-12] = 0.0
     return found / found.norm()
+
+
+def paths(l_max: int) -> list[tuple[int, int, int]]:
+    """Degrees l₁ ≤ l₂ ≤ l₃ ≤ l_max that couple to an invariant; those of a smaller l_max come first."""
+    every = combinations_with_replacement(range(l_max + 1), 3)
+    couple = [path for path in every if sum(path) % 2 == 0 and path[2] <= path[0] + path[1]]
+    return sorted(couple, key=lambda path: path[::-1])
+
+
+@functools.cache
+def terms_of(path: tuple[int, int, int]) -> tuple[Term, ...]:
+    """Terms of Σ G(l₁ l₂ l₃) M M M: harmonics in ascending order, each product once."""
+    tensor, sums = coupling(*path), dict[tuple[int, ...], float]()
+    for place in tensor.nonzero().tolist():
+        key = tuple(sorted(of_degree(degree).start + i for degree, i in zip(path, place, strict=True)))
+        sums[key] = sums.get(key, 0.0) + float(tensor[tuple(place)])
+    return tuple((key[0], key[1], key[2], factor) for key, factor in sums.items())

@@ -29,14 +29,11 @@ def _density(p: DensityArguments) -> DensityStruct:
         raise InputError(
             f"Both tables need as many intervals, got {len(p.pair_table)} and {len(p.radial_table)}."
         )
-    kept = [_padded(p.pair_table), _padded(p.radial_table), p.mixing.contiguous(), p.factors.contiguous()]
+    kept = [_padded(p.pair_table), _padded(p.radial_table), p.mixing.contiguous(), p.weights.contiguous()]
     addresses = [address(tensor, p.mixing.dtype) for tensor in kept]
-    terms = p.terms.contiguous()
-    struct = DensityStruct(
-        p.n_elements, p.n_pair, p.n_radial, p.l_max, p.n_channels, p.n_invariants, len(terms), len(p.pair_table),
-        p.density_cutoff, p.pair_cutoff, *addresses, address(terms, torch.int32),
-    )  # fmt: skip
-    struct.kept = [*kept, terms]  # alive as long as what points to it
+    counts = (p.n_elements, p.n_pair, p.n_radial, p.l_max, p.n_channels, p.n_invariants, len(p.pair_table), 0)
+    struct = DensityStruct(*counts, p.density_cutoff, p.pair_cutoff, *addresses)
+    struct.kept = kept  # alive as long as what points to it
     return struct
 
 

@@ -76,11 +76,11 @@ class DensityStruct(Structure):
         *(
             (name, c_int32)
             for name in (
-                "n_elements", "n_pair", "n_radial", "l_max", "n_channels", "n_invariants", "n_terms", "n_intervals",
+                "n_elements", "n_pair", "n_radial", "l_max", "n_channels", "n_invariants", "n_intervals", "reserved",
             )
         ),
         *((name, c_double) for name in ("cutoff", "pair_cutoff")),
-        *((name, c_void_p) for name in ("pair_table", "radial_table", "mixing", "factors", "terms")),
+        *((name, c_void_p) for name in ("pair_table", "radial_table", "mixing", "weights")),
     ]  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..contract import DensityArguments
-from ..harmonics import harmonics
+from ..harmonics import coupling, harmonics, of_degree, paths
 
 # Numbers in one array of derivatives: it bounds the memory, not the result.
 NUMBERS = 16_000_000
@@ -121,12 +121,13 @@ def _moments(p: DensityArguments, part: _Centres) -> Tensor:
 
 
 def _invariants(p: DensityArguments, moments: Tensor) -> Tensor:
-    """Sums of products of moments, (atoms, invariants, channels)."""
-    term = p.terms.long()
-    product = p.factors[:, None] * moments[:, term[:, 1]] * moments[:, term[:, 2]]
-    third = torch.where(term[:, 3] >= 0, term[:, 3], 0)
-    product = torch.where((term[:, 3] >= 0)[:, None], product * moments[:, third], product)
-    return product.new_zeros(len(moments), p.n_invariants, p.n_channels).index_add(1, term[:, 0], product)
+    """Sums of products of two and of three moments, (atoms, invariants, channels)."""
+    found = [moments[:, of_degree(degree)].square().sum(1) for degree in range(p.l_max + 1)]
+    if p.n_invariants > len(found):
+        for path in paths(p.l_max):
+            one, two, three = (moments[:, of_degree(degree)] for degree in path)
+            found.append(torch.einsum("abc,zak,zbk,zck->zk", coupling(*path).to(moments), one, two, three))
+    return torch.stack(found, 1) * p.weights[:, None]
 
 
 def _values(p: DensityArguments, part: _Centres) -> Tensor:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import combinations_with_replacement
 from typing import ClassVar
 
 import numpy as np
@@ -14,7 +13,7 @@ from torch import Tensor
 
 from ...errors import InputError
 from ...kernels import DensityArguments
-from ...kernels.harmonics import MOST_DEGREE, coupling, of_degree
+from ...kernels.harmonics import MOST_DEGREE, paths
 from ..fields import check_fields
 
 INTERVALS = 256  # of the tables of radial functions: their error is below 1e-11
@@ -74,7 +73,6 @@ class Density:
 
     def arguments(self, n_elements: int, drawn: Mapping[str, Tensor]) -> DensityArguments:
         """Arguments of the kernels, for `n_elements` elements."""
-        terms, factors = invariant_terms(self.l_max, self.weight2, self.weight3, self.degree_power)
         pair = self._functions(self.n_pair, self.pair_width, self.pair_decay, self.cutoff)
         radial = self._functions(self.n_radial, self.width, self.decay, self.density_cutoff)
         return DensityArguments(
@@ -84,9 +82,16 @@ class Density:
             self.pair_weight * hermite_table(pair, self.cutoff),
             hermite_table(radial, self.density_cutoff),
             drawn["mixing"],
-            terms,
-            factors,
+            self._weights(),
         )
+
+    def _weights(self) -> Tensor:
+        """Weight of each invariant, (invariants,)."""
+        scale = [(2 * degree + 1) ** -self.degree_power for degree in range(self.l_max + 1)]
+        weights = [self.weight2 * one**2 / math.sqrt(2 * degree + 1) for degree, one in enumerate(scale)]
+        if self.weight3:
+            weights += [self.weight3 * math.prod(scale[degree] for degree in path) for path in paths(self.l_max)]
+        return torch.tensor(weights, dtype=torch.float64)
 
     def _functions(self, count: int, width: float, decay: float, cutoff: float) -> Callable[[Tensor], Tensor]:
         """Gaussians on an even grid of centres, times a power of the distance, times a smooth cutoff."""
@@ -123,30 +128,6 @@ def hermite_table(functions: Callable[[Tensor], Tensor], cutoff: float) -> Tenso
         ],
         1,
     )
-
-
-def invariant_terms(l_max: int, weight2: float, weight3: float, degree_power: float) -> tuple[Tensor, Tensor]:
-    """Terms (terms, 4) int32 and factors (terms,) of all invariants of two and three moments up to degree `l_max`.
-
-    Two moments: Σ_m M_lm² for each l. Three: Σ G(l₁ l₂ l₃) M M M for each l₁ ≤ l₂ ≤ l₃ that couple to an invariant.
-    """
-    scale = [(2 * l + 1) ** -degree_power for l in range(l_max + 1)]  # noqa: E741
-    found: list[dict[tuple[int, ...], float]] = []
-    for l in range(l_max + 1):  # noqa: E741
-        factor = weight2 * scale[l] ** 2 / math.sqrt(2 * l + 1)
-        found.append({(h, h, -1): factor for h in range(of_degree(l).start, of_degree(l).stop)})
-    for path in combinations_with_replacement(range(l_max + 1), 3):
-        if sum(path) % 2 or path[2] > path[0] + path[1]:
-            continue
-        factor, tensor = weight3 * math.prod(scale[l] for l in path), coupling(*path)  # noqa: E741
-        sums: dict[tuple[int, ...], float] = {}
-        for place in tensor.nonzero().tolist():
-            key = tuple(sorted(of_degree(l).start + i for l, i in zip(path, place, strict=True)))  # noqa: E741
-            sums[key] = sums.get(key, 0.0) + factor * float(tensor[tuple(place)])
-        found.append(sums)
-    rows = [(number, *key) for number, sums in enumerate(found) for key in sums]
-    factors = [value for sums in found for value in sums.values()]
-    return torch.tensor(rows, dtype=torch.int32), torch.tensor(factors, dtype=torch.float64)
 
 
 DEFAULT = Density()
