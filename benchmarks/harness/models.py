@@ -12,10 +12,13 @@ from qml_lightning import Dataset, Potential, Recipe, evaluate, fit, load_datase
 from .internals import facts
 from .places import SHARED_DATA
 
-AUTO = "auto"  # σ, ridge, energy weight and rank chosen from the training structures, as `fit` does by itself
+# FCHL19, the paper's representation, with σ, ridge, energy weight and rank chosen from the training structures; and the
+# default of the package, with the representation chosen as well, as `fit` does by itself.
+AUTO, DENSITY = "auto", "density"
 RECIPES = {
-    "default": recipes.DEFAULT,
-    AUTO: recipes.DEFAULT,
+    "default": recipes.FCHL19,
+    AUTO: recipes.FCHL19,
+    DENSITY: recipes.DEFAULT,
     "paper": recipes.PAPER,
     "angular-pair": recipes.ANGULAR_PAIR,
 }
@@ -51,9 +54,9 @@ def with_features(recipe: Recipe, n_features: int | None = None, **changes: Any)
     return replace(recipe, features=replace(recipe.features, **changes))
 
 
-def default_recipe(n_features: int, **changes: Any) -> Recipe:
-    """The default recipe with so many features, and these changes of its fields."""
-    return replace(with_features(recipes.DEFAULT, n_features), **changes)
+def fchl19_recipe(n_features: int, **changes: Any) -> Recipe:
+    """The recipe of FCHL19 with so many features, and these changes of its fields."""
+    return replace(with_features(recipes.FCHL19, n_features), **changes)
 
 
 def recipe_for(
@@ -67,12 +70,13 @@ def recipe_for(
         raise SystemExit(f"Unknown recipe {name!r}. Known are {', '.join(RECIPES)}.")
     start = {**RECIPES, **(instead or {})}[name]
     recipe = replace(with_features(start, n_features, **features), seed=seed)
-    return recipes.Automatic(recipe) if name == AUTO else recipe
+    free = {AUTO: ("sigma", "energy_weight", "rank", "ridge"), DENSITY: recipes.CHOOSABLE}
+    return recipes.Automatic(recipe, free[name]) if name in free else recipe
 
 
 def recipe_words(name: str) -> str:
     """Addition to the name of a model whose recipe was not chosen from the data."""
-    return "" if name == AUTO else f", {name} recipe"
+    return {AUTO: "", DENSITY: ", density"}.get(name, f", {name} recipe")
 
 
 def errors(potential: Potential, test: Dataset) -> dict[str, float]:

@@ -10,7 +10,7 @@ from ase import Atoms
 from qml_lightning import Potential, Recipe, Structures, load_dataset, structures_from_ase
 
 from . import internals
-from .models import default_recipe
+from .models import fchl19_recipe
 from .places import SHARED_DATA
 
 # catalogue name, how many frames of it or how often its cell is repeated
@@ -61,7 +61,7 @@ def liquid_water(n_atoms: int) -> Structures:
 
 def single_precision(n_features: int) -> Recipe:
     """The default recipe in float32, with axes from few environments."""
-    return default_recipe(n_features, precision="float32", projection_samples=300)
+    return fchl19_recipe(n_features, precision="float32", projection_samples=300)
 
 
 def untrained(name: str, n_features: int) -> Potential:

@@ -10,7 +10,7 @@ import torch
 from qml_lightning import fit
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Headline, Options, succeeded
-from ..harness.models import default_recipe, load, rmd17_files
+from ..harness.models import fchl19_recipe, load, rmd17_files
 from ..harness.tables import table
 from ..harness.timing import best_of
 from ..peers.environments import ask
@@ -28,7 +28,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     program, n_features = cell["program"], cell["n_features"]
     data = load("rmd17_aspirin:train_01").select(np.arange(LEARNT if options.quick else AT_ONCE[program]))
     if program == OURS:
-        potential = fit(data.select(np.arange(LEARNT)), default_recipe(n_features))
+        potential = fit(data.select(np.arange(LEARNT)), fchl19_recipe(n_features))
         seconds = best_of(lambda: potential.predict(data.structures), 5)
         return {"us_per_atom": seconds / data.structures.n_atoms * 1e6, "molecules": len(data)}
     n = int(data.structures.counts[0])

@@ -10,7 +10,7 @@ from qml_lightning import fit
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Headline, Options, succeeded
 from ..harness.internals import facts, gram_rate
-from ..harness.models import ENERGY, FORCE, default_recipe, mae, rmd17, rmd17_files
+from ..harness.models import ENERGY, FORCE, fchl19_recipe, mae, rmd17, rmd17_files
 from ..harness.processes import apart
 from ..harness.tables import digits, table
 from ..harness.timing import FLOOR_OF_FIT, GIB, Stages, floor_of_fit, memory, rates
@@ -40,7 +40,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
 def one_fit(cell: Cell, quick: bool) -> dict[str, Any]:
     """Time of a fit by stages, its peak of memory and its errors."""
     train, test = rmd17(cell["molecule"], cell["n_train"], quick=quick)
-    recipe = default_recipe(cell["n_features"])
+    recipe = fchl19_recipe(cell["n_features"])
     recipe = replace(recipe, solver=replace(recipe.solver, method="direct"))
     stages, start = Stages(), time.perf_counter()
     potential = fit(train, recipe, progress=stages.tell)

@@ -14,7 +14,7 @@ from qml_lightning import Dataset, Recipe
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options
 from ..harness.entries import grouped
 from ..harness.internals import Equations, equations_of, solutions
-from ..harness.models import ENERGY, FORCE, default_recipe, load, mae, rmd17_files
+from ..harness.models import ENERGY, FORCE, fchl19_recipe, load, mae, rmd17_files
 from ..harness.tables import table
 from .recipe_changes import CHANGES, DEFAULT, SIZE_EXPONENTS, Change, MakeBasis
 
@@ -40,7 +40,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     """Errors with the best ridge, by the force error, and the processor time of the equations."""
     change, molecule = BY_NAME[cell["group"], cell["name"]], cell["molecule"]
     n_features = 512 if options.quick else N_FEATURES
-    recipe = change.recipe(default_recipe(n_features, seed=cell["seed"]))
+    recipe = change.recipe(fchl19_recipe(n_features, seed=cell["seed"]))
     train, valid = _data(molecule, options.quick)
     # other energy weights need no other equations; a basis may come from a first fit, which depends on them
     unweighted = recipe if change.basis else replace(recipe, energy_weight=1.0)

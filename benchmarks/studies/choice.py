@@ -11,7 +11,7 @@ from qml_lightning import Dataset, fit, recipes
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options
 from ..harness.entries import grouped
 from ..harness.internals import equations_of, facts, solutions
-from ..harness.models import ENERGY, FORCE, RMD17_MOLECULES, default_recipe, load, mae, rmd17_files, with_features
+from ..harness.models import ENERGY, FORCE, RMD17_MOLECULES, fchl19_recipe, load, mae, rmd17_files, with_features
 from ..harness.tables import table
 
 SIGMAS, WEIGHTS = (4.0, 8.0, 16.0), (3.0, 10.0, 30.0)
@@ -33,7 +33,7 @@ def cells(options: Options) -> list[Cell]:
 
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
     train, test = _data(cell["data"], cell["n_train"], options.quick)
-    recipe = default_recipe(cell["n_features"])
+    recipe = fchl19_recipe(cell["n_features"])
     if cell["stage"] == "grid":
         return {"grid": _grid(train, test, cell["n_features"])}
     if cell["stage"] == "default":
@@ -65,7 +65,7 @@ def _grid(train: Dataset, test: Dataset, n_features: int) -> list[dict[str, floa
     """Errors at each point; one pass over the data for each width. Ridges that are lost in rounding are left out."""
     points = []
     for sigma in SIGMAS:
-        recipe = with_features(default_recipe(n_features), sigma=sigma)
+        recipe = with_features(fchl19_recipe(n_features), sigma=sigma)
         equations = equations_of(train, recipe)
         for weight in WEIGHTS:
             weighted = replace(recipe, energy_weight=weight)

@@ -20,7 +20,7 @@ from ..harness.timing import Stages
 PAIR = representations.ENERGIES_AND_FORCES
 BESIDE = "GPR, angular pair"  # the rows that kernelforge has
 METHODS: dict[str, Recipe | exact.ExactRecipe] = {
-    "SORF": recipes.DEFAULT,
+    "SORF": recipes.FCHL19,
     "OQML": exact.OQML,
     "GPR": exact.GPR,
     "GPR, rank 128": replace(exact.GPR, rank=128),

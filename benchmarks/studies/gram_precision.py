@@ -26,7 +26,7 @@ from ..harness.internals import (
     solution,
     with_products,
 )
-from ..harness.models import ENERGY, FORCE, default_recipe, mae, rmd17, rmd17_files
+from ..harness.models import ENERGY, FORCE, fchl19_recipe, mae, rmd17, rmd17_files
 from ..harness.tables import table
 
 RIDGES = [10.0**-power for power in range(4, 12)]
@@ -85,7 +85,7 @@ def cells(options: Options) -> list[Cell]:
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
     if cell["mode"] == RATES:
         return {"gflops": _rates(cell["n_features"], 1 if options.quick else 3)}
-    recipe = default_recipe(cell["n_features"])
+    recipe = fchl19_recipe(cell["n_features"])
     equations = _rows(cell["molecule"], cell["n_train"], recipe, options.quick)
     test = rmd17(cell["molecule"], cell["n_train"], quick=options.quick)[1]
     summed, gram = with_products(equations, "forces", MODES[cell["mode"]], ROWS_AT_ONCE)

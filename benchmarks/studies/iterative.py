@@ -9,7 +9,7 @@ from qml_lightning import Recipe, fit, recipes
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Headline, Options, earlier, succeeded
 from ..harness.internals import facts
-from ..harness.models import ENERGY, FORCE, default_recipe, mae, rmd17, rmd17_files
+from ..harness.models import ENERGY, FORCE, fchl19_recipe, mae, rmd17, rmd17_files
 from ..harness.processes import apart
 from ..harness.tables import table
 from ..harness.timing import GIB, floor_of_fit, memory, rates
@@ -43,7 +43,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
 def one_fit(cell: Cell, chosen: dict[str, Any] | None, quick: bool) -> dict[str, Any]:
     """Time, memory and errors of a fit with the recipe that is chosen already, or is now chosen from the data."""
     train, test = rmd17(cell["molecule"], cell["n_train"], quick=quick)
-    start = default_recipe(cell["n_features"]) if chosen is None else Recipe.from_dict(chosen)
+    start = fchl19_recipe(cell["n_features"]) if chosen is None else Recipe.from_dict(chosen)
     solver = replace(start.solver, method=cell["solver"])
     if quick:
         solver = replace(solver, preconditioner_features=256)

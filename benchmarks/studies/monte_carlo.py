@@ -13,7 +13,7 @@ from qml_lightning import Dataset, Labels, Prediction, Recipe
 from ..harness.benchmark import Benchmark, Cell, Entry, Options, earlier
 from ..harness.entries import grouped
 from ..harness.internals import ENERGY_IN_EV, Representation, equations_of, representations, solutions
-from ..harness.models import default_recipe, load, with_features
+from ..harness.models import fchl19_recipe, load, with_features
 from ..harness.tables import table
 
 KCAL_PER_MOL = ENERGY_IN_EV["kcal/mol"]
@@ -57,7 +57,7 @@ class Point:
 
     def recipe(self, n_features: int, seed: int = 0) -> Recipe:
         changes = {"representation": self.representation, "ridge": self.ridge, "energy_weight": ENERGY_WEIGHT}
-        return with_features(default_recipe(n_features, seed=seed, **changes), sigma=self.sigma)
+        return with_features(fchl19_recipe(n_features, seed=seed, **changes), sigma=self.sigma)
 
     def as_dict(self) -> dict[str, Any]:
         return {"sigma": self.sigma, "ridge": self.ridge, "loss": self.loss, **asdict(self.representation)}

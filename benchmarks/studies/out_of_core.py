@@ -13,7 +13,7 @@ from qml_lightning import fit
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Headline, Options, succeeded
 from ..harness.internals import bytes_from, facts
-from ..harness.models import default_recipe, rmd17, rmd17_files
+from ..harness.models import fchl19_recipe, rmd17, rmd17_files
 from ..harness.places import ROOT
 from ..harness.processes import apart
 from ..harness.tables import table
@@ -52,7 +52,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
 def one_fit(cell: Cell, limit: int | None, folder: str, quick: bool) -> dict[str, Any]:
     """Facts about a fit within so many bytes; its weights are left in `folder` to be compared."""
     train, _ = rmd17(cell["molecule"], cell["n_train"], quick=quick)
-    recipe = default_recipe(cell["n_features"], ridge=RIDGE)
+    recipe = fchl19_recipe(cell["n_features"], ridge=RIDGE)
     if limit is not None and quick:
         limit += memory("VmRSS")  # of a process that has other things in memory
     last: dict[str, float] = {}  # when each stage was last told of

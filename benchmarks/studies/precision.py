@@ -14,7 +14,7 @@ from ase.md.verlet import VelocityVerlet
 from qml_lightning import Dataset, Potential, evaluate, fit
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options, succeeded
-from ..harness.models import default_recipe, rmd17, rmd17_files
+from ..harness.models import fchl19_recipe, rmd17, rmd17_files
 from ..harness.tables import table
 
 PRECISIONS = ("float64", "float32")
@@ -56,7 +56,7 @@ def _fitted(precision: str, quick: bool) -> tuple[Potential, float]:
     """The model in that precision, and the seconds of its fit."""
     n_train, n_features, _ = SIZES[quick]
     start = time.perf_counter()
-    potential = fit(rmd17("ethanol", n_train, quick=quick)[0], default_recipe(n_features, precision=precision))
+    potential = fit(rmd17("ethanol", n_train, quick=quick)[0], fchl19_recipe(n_features, precision=precision))
     return potential, time.perf_counter() - start
 
 

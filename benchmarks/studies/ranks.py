@@ -7,7 +7,7 @@ from typing import Any
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options, succeeded
 from ..harness.entries import grouped
 from ..harness.internals import equations_of, lost_by_projection
-from ..harness.models import ENERGY, FORCE, default_recipe, load, rmd17_files, with_features
+from ..harness.models import ENERGY, FORCE, fchl19_recipe, load, rmd17_files, with_features
 from ..harness.tables import table
 from .ridge_search import best_ridge
 
@@ -34,7 +34,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     name, sigma, guess, _ = SETS[cell["data"]]
     n_features, sizes = (512, (40, 20)) if options.quick else (N_FEATURES, (LEARNT, TRIED))
     learnt, tried = load(name).split(sizes, seed=0)
-    recipe = with_features(default_recipe(n_features, rank=cell["rank"]), sigma=sigma)
+    recipe = with_features(fchl19_recipe(n_features, rank=cell["rank"]), sigma=sigma)
     equations = equations_of(learnt, recipe)
     ridge, found = best_ridge(equations, recipe, tried, guess * (16 if options.quick else 1))
     return {"lost": lost_by_projection(equations.basis), "log10_ridge": ridge, **found}

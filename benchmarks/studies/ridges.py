@@ -13,7 +13,7 @@ from qml_lightning import Dataset
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options
 from ..harness.entries import grouped
 from ..harness.internals import equations_of, representations
-from ..harness.models import ENERGY, FORCE, default_recipe, load, rmd17_files, with_features
+from ..harness.models import ENERGY, FORCE, fchl19_recipe, load, rmd17_files, with_features
 from ..harness.tables import table
 from .ridge_search import best_ridge
 
@@ -52,7 +52,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     case = CASES[cell["data"]]
     train, valid = _data(cell["data"], options)
     changes = {"representation": representations.ENERGIES} if cell["data"] == QM9 else {}
-    recipe = with_features(default_recipe(cell["n_features"], **changes), sigma=case.sigma)
+    recipe = with_features(fchl19_recipe(cell["n_features"], **changes), sigma=case.sigma)
     equations = equations_of(train.subsample(cell["n_train"], seed=0), recipe)
     near = case.guess * (LARGEST / cell["n_features"]) ** 2.7
     ridge, found = best_ridge(equations, recipe, valid, near)

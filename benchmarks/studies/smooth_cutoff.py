@@ -11,7 +11,7 @@ from qml_lightning import fit, recipes
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options, succeeded
 from ..harness.entries import grouped
-from ..harness.models import ENERGY, FORCE, default_recipe, load, mae, rmd17_files
+from ..harness.models import ENERGY, FORCE, fchl19_recipe, load, mae, rmd17_files
 from ..harness.tables import table
 
 # training structures of which part is learnt and part tells the error, numbers of both, features
@@ -36,7 +36,7 @@ def cells(options: Options) -> list[Cell]:
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
     name, sizes, n_features = SETS[cell["data"]]
     learnt, tried = load(name).split((40, 20) if options.quick else sizes, seed=0)
-    start = default_recipe(256 if options.quick else n_features)
+    start = fchl19_recipe(256 if options.quick else n_features)
     representation = replace(start.representation, cutoff_power=cell["cutoff_power"])
     potential = fit(learnt, recipes.Automatic(replace(start, representation=representation), FREE))
     return {"recipe": potential.recipe.as_dict(), "threads": torch.get_num_threads(), **mae(potential, tried)}

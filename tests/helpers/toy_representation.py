@@ -34,6 +34,8 @@ class Toy:
     """Parameters of the representation."""
 
     kind: ClassVar[str] = ToyArguments.kind
+    norm_to_lose: ClassVar[float] = 1e-6
+    most_axes: ClassVar[int] = 1024
 
     cutoff: float = 4.0
     n_channels: int = 12

@@ -14,6 +14,7 @@ from qml_lightning.kernels.native.functions import KINDS
 STRUCTS = {
     "qml_representation": library.RepresentationStruct,
     "qml_fchl19": library.FCHL19Struct,
+    "qml_density": library.DensityStruct,
     "qml_feature_map": library.FeatureMapStruct,
     "qml_model": library.ModelStruct,
 }
@@ -41,7 +42,10 @@ def test_a_struct_has_the_fields_of_the_header_in_its_order(name):
 
 
 def test_kinds_of_representation_have_the_numbers_of_the_header():
-    numbers = {
-        name.lower(): int(number) for name, number in re.findall(r"enum \{ QML_(\w+) = (\d+) \};", HEADER.read_text())
-    }
+    listed = re.search(r"enum \{ (QML_FCHL19 = 0.*?) \};", HEADER.read_text()).group(1)
+    numbers = {name.lower(): int(number) for name, number in re.findall(r"QML_(\w+) = (\d+)", listed)}
     assert {kind: number for kind, (number, _) in KINDS.items()} == numbers
+
+
+def test_the_padding_of_tables_is_that_of_the_header():
+    assert f"#define QML_DENSITY_PADDING {library.DENSITY_PADDING}\n" in HEADER.read_text()

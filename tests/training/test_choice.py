@@ -143,11 +143,11 @@ def test_the_rank_grows_until_axes_lose_little_and_features_are_few(ethanol):
     assert found.rank > start.rank
     assert 256 % (rules.FEWEST_BLOCKS * 2 * found.rank) == 0
     twice = 256 % (rules.FEWEST_BLOCKS * 4 * found.rank) == 0
-    assert max(one.lost(found.rank) for one in directions) <= rules.MOST_NORM_LOST or not twice
+    assert max(one.lost(found.rank) for one in directions) <= start.representation.norm_to_lose or not twice
     many = replace(start, features=replace(start.features, n_features=2**16))
     enough = search._with_enough_axes(many, data).rank
     lost = {rank: max(one.lost(rank) for one in directions) for rank in (enough, enough // 2)}
-    assert lost[enough] <= rules.MOST_NORM_LOST < lost[enough // 2]
+    assert lost[enough] <= start.representation.norm_to_lose < lost[enough // 2]
 
 
 def test_labels_that_are_met_exactly_can_be_chosen_for(ethanol):

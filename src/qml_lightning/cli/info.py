@@ -114,6 +114,7 @@ def _installation(as_json: bool) -> None:
 
     from ..machine.memory import GIB, available_memory
     from ..model.recipe import NAMED
+    from ..model.representations import PRESETS
 
     state: dict[str, Any] = {
         "version": version("qml-lightning"),
@@ -147,6 +148,7 @@ def _installation(as_json: bool) -> None:
     show(
         facts("QML-Lightning", about),
         table("Back-ends, the best first", ("name", "device", "precision", "available", "why not"), backends),
+        table("Representations", ("name", "parameters"), [(name, one.describe()) for name, one in PRESETS.items()]),
         table("Recipes", ("name", "features", "σ", "ridge", "rank", "representation"), recipes, right=(1, 2, 3, 4)),
         "Public data sets by name: qml-lightning datasets",
     )

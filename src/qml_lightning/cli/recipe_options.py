@@ -49,6 +49,11 @@ class RecipeOptions:
         float | None,
         Option(help="OQML: drop singular values below this fraction of the largest.", rich_help_panel=RECIPE),
     ] = None
+    representation: Annotated[
+        str | None,
+        Option(help="Representation of atomic environments: a name of `qml-lightning info`.", metavar="NAME",
+               rich_help_panel=RECIPE),
+    ] = None  # fmt: skip
     rank: Annotated[
         int | None, Option(help="Number of principal axes kept for each element.", rich_help_panel=RECIPE)
     ] = None
@@ -106,7 +111,7 @@ class RecipeOptions:
             return recipe
         given = {name for name in CHOOSABLE if getattr(self, name, None) is not None}
         if any(option is not None for option in (self.cutoff, self.cutoff_power, self.angular)):
-            given.add("representation")
+            given.add("representation")  # itself an option: the name of a preset
         return Automatic(recipe, tuple(name for name in CHOOSABLE if name not in given))
 
     def make(self, precision: str | None, start: Recipe | None = None) -> Recipe | ExactRecipe:
@@ -191,8 +196,13 @@ class RecipeOptions:
     def _representation(self, representation: Representation) -> Representation:
         from dataclasses import replace
 
+        from ..model.representations import PRESETS
         from ..model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES, FCHL19
 
+        if self.representation is not None:
+            if self.representation not in PRESETS:
+                raise InputError(f"--representation is one of {', '.join(PRESETS)}, got {self.representation!r}.")
+            representation = PRESETS[self.representation]
         own = _given({"--angular": self.angular, "--cutoff-power": self.cutoff_power})
         if own and not isinstance(representation, FCHL19):
             raise InputError(

@@ -14,7 +14,7 @@ from .features import FeatureSettings
 from .fields import check_fields
 from .representations import DEFAULT as DEFAULT_REPRESENTATION
 from .representations import Representation, representation_as_dict, representation_from_dict
-from .representations.fchl19 import ENERGIES_AND_FORCES
+from .representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES
 
 Precision = Literal["float32", "float64"]
 
@@ -131,15 +131,17 @@ class Automatic:
         return replace(self.start, features=replace(self.start.features, sigma=sigma), **fields)
 
 
-# sigma and ridge from the prototype's sweep on rMD17 ethanol (docs/conventions.md). Pairs of cos and sin are as
-# accurate as phases at the same number of features and need half of the transforms; float32 features cost no accuracy
-# (benchmarks/results/precision.json).
-# An energy weight of 30 makes energies a tenth better than 3 does, at no cost in forces (results/ablation.json).
+# Pairs of cos and sin are as accurate as phases at the same number of features and need half of the transforms; float32
+# features cost no accuracy (benchmarks/results/precision.json). An energy weight of 30 makes energies a tenth better than
+# 3 does, at no cost in forces (results/ablation.json).
+# Representations are scaled so that a width of 8 suits them; the ridge is from a sweep on rMD17 ethanol.
 DEFAULT = Recipe(features=FeatureSettings(paired=True), energy_weight=30.0, precision="float32")
-# The published recipe: its angular pair, width and ridge. Three times the force error of DEFAULT.
+# FCHL19 with a cosine series: three bodies.
+FCHL19 = replace(DEFAULT, representation=COSINE_SERIES)
+# The published recipe: its angular pair, width and ridge. Three times the force error of FCHL19.
 PAPER = Recipe(representation=ENERGIES_AND_FORCES, features=FeatureSettings(sigma=2.0), ridge=1e-5)
 # The paper's angular pair with a good width and ridge.
 ANGULAR_PAIR = replace(DEFAULT, representation=ENERGIES_AND_FORCES)
-# DEFAULT with width, ridge, energy weight and rank chosen from the data.
+# DEFAULT with representation, width, ridge, energy weight and rank chosen from the data.
 AUTOMATIC = Automatic(DEFAULT)
-NAMED = {"default": DEFAULT, "paper": PAPER, "angular-pair": ANGULAR_PAIR}
+NAMED = {"default": DEFAULT, "fchl19": FCHL19, "paper": PAPER, "angular-pair": ANGULAR_PAIR}

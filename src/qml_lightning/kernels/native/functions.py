@@ -14,7 +14,16 @@ from torch import Tensor
 
 from ...errors import InputError
 from ..contract import DensityArguments, FCHL19Arguments, FeatureMap, RepresentationArguments
-from .library import DENSITY_PADDING, DensityStruct, FCHL19Struct, FeatureMapStruct, RepresentationStruct, address, call, shaped
+from .library import (
+    DENSITY_PADDING,
+    DensityStruct,
+    FCHL19Struct,
+    FeatureMapStruct,
+    RepresentationStruct,
+    address,
+    call,
+    shaped,
+)
 
 # ---- environments ----------------------------------------------------------------------------------------------------
 
@@ -26,9 +35,7 @@ def _fchl19(p: FCHL19Arguments) -> FCHL19Struct:
 
 def _density(p: DensityArguments) -> DensityStruct:
     if len(p.pair_table) != len(p.radial_table):
-        raise InputError(
-            f"Both tables need as many intervals, got {len(p.pair_table)} and {len(p.radial_table)}."
-        )
+        raise InputError(f"Both tables need as many intervals, got {len(p.pair_table)} and {len(p.radial_table)}.")
     kept = [_padded(p.pair_table), _padded(p.radial_table), p.mixing.contiguous(), p.weights.contiguous()]
     addresses = [address(tensor, p.mixing.dtype) for tensor in kept]
     counts = (p.n_elements, p.n_pair, p.n_radial, p.l_max, p.n_channels, p.n_invariants, len(p.pair_table), 0)

@@ -145,5 +145,3 @@ def _density_cotangents(p: DensityArguments, part: _Centres, projection: Tensor)
     rows = projection.unflatten(1, (p.n_invariants, p.n_channels))
     by_moment = torch.einsum("aihk,aikr->ahkr", torch.stack(slopes, 1), rows)
     return torch.einsum("znk,ahkr->aznhr", p.mixing, by_moment).flatten(2, 3)
-
-

@@ -22,6 +22,8 @@ class Representation(Protocol):
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     kind: ClassVar[str]  # its name in model files, and the family of kernels that compute it
+    norm_to_lose: ClassVar[float]  # part of the squared norm that the axes of a projection may lose at no cost
+    most_axes: ClassVar[int]  # number of axes beyond which nothing is gained
 
     @property
     def cutoff(self) -> float:
@@ -40,8 +42,11 @@ class Representation(Protocol):
 
 KINDS: dict[str, type[Representation]] = {FCHL19.kind: FCHL19, Density.kind: Density}
 PRESETS: dict[str, Representation] = {**fchl19.PRESETS, **density.PRESETS}
-DEFAULT: Representation = fchl19.COSINE_SERIES
+DEFAULT: Representation = density.DENSITY
 SMALL: Representation = fchl19.SMALL_SERIES  # for checks of data
+# Representations that a choice from the data tries: with forces, and with energies alone.
+WITH_FORCES: tuple[Representation, ...] = (density.DENSITY, density.SHORT_DENSITY, fchl19.COSINE_SERIES)
+ENERGIES_ALONE: tuple[Representation, ...] = (density.DENSITY, fchl19.COSINE_SERIES, fchl19.ENERGIES_SERIES)
 
 
 def representation_as_dict(representation: Representation) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -26,22 +26,25 @@ class Density:
     """Parameters of the representation (docs/conventions.md)."""
 
     kind: ClassVar[str] = DensityArguments.kind
+    # 256 axes instead of 128 make the forces of aspirin better by 6 % (128 axes lose 2e-6), those of toluene by 11 %
+    # (1e-7), of ethanol by 6 % (3e-7).
+    norm_to_lose: ClassVar[float] = 1e-9
+    most_axes: ClassVar[int] = 256
 
     cutoff: float = 6.0  # Å, of the pair functions
-    density_cutoff: float = 5.0  # Å, of the density, hence of three and more bodies
-    n_pair: int = 12
+    density_cutoff: float = 6.0  # Å, of the density, hence of three and more bodies
+    n_pair: int = 10
     n_radial: int = 10
-    pair_width: float = 0.5  # Å, standard deviation of the Gaussians
-    width: float = 0.55
+    pair_width: float = 0.65  # Å, standard deviation of the Gaussians
+    width: float = 0.65
     pair_decay: float = 1.0  # powers of the distance
     decay: float = 1.0
     first_centre: float = 0.7  # Å, of the Gaussians
     l_max: int = 3
     n_channels: int = 64
-    pair_weight: float = 1.0
-    weight2: float = 1.0  # of products of two moments
-    weight3: float = 1.0  # of products of three
-    degree_power: float = -0.5  # moments of degree l are multiplied with (2 l + 1)^−this
+    pair_weight: float = 3.4
+    weight2: float = 0.32  # of products of two moments
+    weight3: float = 0.06  # of products of three; 0: none, and no entries for them
 
     def __post_init__(self) -> None:
         check_fields(self, n_pair=0, n_radial=1, l_max=0)
@@ -87,10 +90,10 @@ class Density:
 
     def _weights(self) -> Tensor:
         """Weight of each invariant, (invariants,)."""
-        scale = [(2 * degree + 1) ** -self.degree_power for degree in range(self.l_max + 1)]
-        weights = [self.weight2 * one**2 / math.sqrt(2 * degree + 1) for degree, one in enumerate(scale)]
+        roots = [math.sqrt(2 * degree + 1) for degree in range(self.l_max + 1)]
+        weights = [self.weight2 * root for root in roots]
         if self.weight3:
-            weights += [self.weight3 * math.prod(scale[degree] for degree in path) for path in paths(self.l_max)]
+            weights += [self.weight3 * math.prod(roots[degree] for degree in path) for path in paths(self.l_max)]
         return torch.tensor(weights, dtype=torch.float64)
 
     def _functions(self, count: int, width: float, decay: float, cutoff: float) -> Callable[[Tensor], Tensor]:
@@ -130,5 +133,8 @@ def hermite_table(functions: Callable[[Tensor], Tensor], cutoff: float) -> Tenso
     )
 
 
-DEFAULT = Density()
-PRESETS = {"density": DEFAULT}
+# Two ranges: the data tell which suits them. Toluene, naphthalene and benzene gain from the long one, aspirin from the
+# short one.
+DENSITY = Density()
+SHORT_DENSITY = replace(DENSITY, cutoff=5.0, density_cutoff=5.0, pair_width=0.55, width=0.55)
+PRESETS = {"density": DENSITY, "density-short": SHORT_DENSITY}

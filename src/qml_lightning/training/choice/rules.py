@@ -13,11 +13,9 @@ WIDTH_FACTORS = (0.5, 2.0)
 # values. A smaller gain is chance.
 LEAST_GAIN = 0.02
 LEAST_GAIN_WITH_ONE_ENERGY = 0.3  # divided by the square root of the number of validation energies
-# Rank: 256 axes instead of 128 make the forces of 3BPA better by 5 % (128 axes lose 9e-6), those of aspirin by 3 %
-# (3e-6), of smaller molecules by 1 to 7 % (less than 1e-6), the energies of QM9 by 4 % (4e-6). With 512 axes nothing is
-# better (ranks.py). Trials are too small to show this.
-MOST_NORM_LOST = 1e-6  # part of the squared norm of an element's environments; the rank is doubled if more is lost,
-FEWEST_BLOCKS = 8  # as long as this number of SORF blocks is left
+# Rank: it is doubled if the axes lose more than the representation says they may (`norm_to_lose`): trials are too small
+# to show what more axes bring.
+FEWEST_BLOCKS = 8  # SORF blocks that must be left when the rank is doubled
 
 # ---- best ridge as a fit grows ---------------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ from ...linear.ridge import Ridge
 from ...machine.compute import Compute
 from ...machine.progress import Progress, silent
 from ...model.recipe import Automatic, Recipe
-from ...model.representations.fchl19 import ENERGIES_SERIES
+from ...model.representations import ENERGIES_ALONE, WITH_FORCES, Representation
 from ..chosen import Chosen
 from ..costs import batch_limit
 from ..problem import Problem
@@ -86,12 +86,11 @@ def choose(
 def _free_fields(problem: Problem, automatic: Automatic) -> tuple[str, ...]:
     """Free fields that matter for these labels and that so much data can decide.
 
-    An energy weight matters if there are several kinds of labels, another representation if there are energies alone.
+    An energy weight matters if there are several kinds of labels.
     """
     kinds, many = problem.targets.keys(), len(problem.structures) >= rules.FEWEST_STRUCTURES
     matters = {
         "energy_weight": many and len(kinds) > 1,
-        "representation": many and kinds == {"energies"},
         "ridge": many or problem.n_rows > automatic.start.features.n_weights(len(problem.elements)),
     }
     return tuple(name for name in automatic.free if matters.get(name, many))
@@ -102,7 +101,8 @@ def _with_enough_axes(recipe: Recipe, data: TrialData) -> Recipe:
     larger = replace(recipe, rank=2 * recipe.rank)
     lost = max(found.lost(recipe.rank) for found in data.directions(recipe))
     blocks = rules.FEWEST_BLOCKS * recipe.features.unit(larger.rank)
-    enough = lost <= rules.MOST_NORM_LOST or recipe.features.n_features % blocks
+    kind = recipe.representation
+    enough = lost <= kind.norm_to_lose or larger.rank > kind.most_axes or recipe.features.n_features % blocks
     return recipe if enough else _with_enough_axes(larger, data)
 
 
@@ -196,9 +196,16 @@ class _Search:
     def best(self, recipe: Recipe, least_gain: float) -> Recipe:
         """Best recipe: one free field after the other, each value with its best ridge."""
         recipe = self.with_best_ridge(recipe)
-        for steps in (STEPS[name] for name in STEPS if name in self.free):
+        for steps in (self._steps(name) for name in ORDER if name in self.free):
             recipe = _downhill(self._score, recipe, [partial(self._after, step) for step in steps], least_gain)
         return recipe
+
+    def _steps(self, name: str) -> list[Step]:
+        """Steps of the search for one field."""
+        if name == "representation":
+            forces = "forces" in self.trials.data.problem.targets
+            return [partial(_with_representation, other=other) for other in (WITH_FORCES if forces else ENERGIES_ALONE)]
+        return STEPS[name]
 
     def _after(self, step: Step, recipe: Recipe) -> Recipe | None:
         other = step(recipe)
@@ -273,9 +280,14 @@ def _with_weight(recipe: Recipe, up: bool) -> Recipe | None:
     return replace(recipe, energy_weight=further[0 if up else -1]) if further else None
 
 
-# Steps of the search for each field, in the order of the search.
+def _with_representation(recipe: Recipe, other: Representation) -> Recipe | None:
+    """The recipe with another representation."""
+    return None if recipe.representation == other else replace(recipe, representation=other)
+
+
+# Fields in the order of the search, and steps for those whose neighbours do not depend on the data.
+ORDER = ("representation", "energy_weight", "sigma")
 STEPS: dict[str, list[Step]] = {
-    "representation": [partial(replace, representation=ENERGIES_SERIES)],
     "energy_weight": [partial(_with_weight, up=True), partial(_with_weight, up=False)],
     "sigma": [partial(_with_width, factor=factor) for factor in rules.WIDTH_FACTORS],
 }
