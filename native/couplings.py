@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from qml_lightning.kernels.harmonics import MOST_DEGREE, paths, terms_of
 
-HEAD = """// Terms of the invariants of three moments. Written by native/couplings.py; tests compare it with the formula.
+HEAD = """// Terms of the invariants of three moments, written by native/couplings.py.
 #pragma once
 
 namespace qml {

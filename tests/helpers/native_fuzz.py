@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from qml_lightning.kernels.native.library import (
+    DensityStruct,
     FCHL19Struct,
     FeatureMapStruct,
     ModelStruct,
@@ -51,7 +52,8 @@ class Call:
 STRUCTS: dict[str, type[Structure]] = {"representation": RepresentationStruct, "parameters": FCHL19Struct,
                                        "map": FeatureMapStruct, "model": ModelStruct}  # fmt: skip
 INT32 = ("threads", "kind", "n_elements", "n_radial2", "n_radial3", "n_angular", "angular", "cutoff_power", "reserved",
-         "n_transforms", "paired", "precision")  # fmt: skip
+         "n_transforms", "paired", "precision", "n_pair", "n_radial", "l_max", "n_channels", "n_invariants",
+         "n_intervals")  # fmt: skip
 
 
 def places(call: Call) -> Iterator[tuple[dict, str, str]]:
@@ -137,7 +139,7 @@ def changed(call: Call, name: str, value: object) -> Call:
 def as_c(key: str, value: object, alive: list) -> object:
     if isinstance(value, dict):
         key = key.rstrip("0123456789")
-        struct = STRUCTS[key]()
+        struct = DensityStruct() if key == "parameters" and "l_max" in value else STRUCTS[key]()
         for name, entry in value.items():
             given = as_c(name, entry, alive)
             if isinstance(entry, dict):

@@ -15,6 +15,7 @@ from itertools import pairwise
 import numpy as np
 import torch
 
+import native_fuzz_density
 from native_fuzz import (
     INSTRUCTION_SETS,
     LIBRARY,
@@ -29,7 +30,8 @@ from native_fuzz import (
     say,
     sizes,
 )
-from qml_lightning.kernels import FCHL19Arguments, FeatureMap, native, reference
+from native_fuzz_density import drawn_density
+from qml_lightning.kernels import FCHL19Arguments, FeatureMap, RepresentationArguments, native, reference
 
 # ---- feature maps ----------------------------------------------------------------------------------------------------
 
@@ -159,14 +161,15 @@ def tangent_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
                right_sums, **rules)  # fmt: skip
 
 
-# ---- FCHL19 ----------------------------------------------------------------------------------------------------------
+# ---- representations -------------------------------------------------------------------------------------------------
 
 FCHL19_LENGTHS = ("n_radial2", "n_radial3", "n_angular")
 FCHL19_WORDS = {"cutoff": (0.0, -1.0, 1e200), "eta2": (0.0, -1.0), "eta3": (0.0, 1e6), "cutoff_power": (0, 3),
-                "angular": (2, -1), "n_elements": (0,), "threads": (0,), "kind": (1, -1)}  # fmt: skip
+                "angular": (2, -1), "n_elements": (0,), "threads": (0,), "kind": (2, -1)}  # fmt: skip
 
 
 def drawn_parameters(random: np.random.Generator) -> tuple[dict[str, object], FCHL19Arguments]:
+    """FCHL19 as the C interface takes it, and as Python does."""
     angular = str(random.choice(["pair", "series"]))
     n = {"n_elements": int(random.integers(1, 4)), "n_radial2": int(random.integers(0, 20)),
          "n_radial3": int(random.integers(0, 20)),
@@ -178,7 +181,16 @@ def drawn_parameters(random: np.random.Generator) -> tuple[dict[str, object], FC
     return given, FCHL19Arguments(angular=angular, **n, **reals)  # type: ignore[arg-type]
 
 
-def drawn_pairs(p: FCHL19Arguments, n_atoms: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+def drawn_representation(
+    random: np.random.Generator, real: type
+) -> tuple[dict[str, object], RepresentationArguments, tuple[str, ...], dict[str, tuple]]:
+    """A representation of one kind or the other, with the lengths and wrong words of its parameters."""
+    if random.integers(2):
+        return *drawn_density(random, real), native_fuzz_density.LENGTHS, native_fuzz_density.WORDS
+    return *drawn_parameters(random), FCHL19_LENGTHS, FCHL19_WORDS
+
+
+def drawn_pairs(p: RepresentationArguments, n_atoms: int, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     counts = random.integers(0, 7, n_atoms * p.n_elements)
     counts[-1] += 1
     segments = np.concatenate([[0], np.cumsum(counts)])
@@ -189,7 +201,7 @@ def drawn_pairs(p: FCHL19Arguments, n_atoms: int, random: np.random.Generator) -
 
 def environment_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     real = REALS[suffix]
-    given, p = drawn_parameters(random)
+    given, p, lengths, wrong = drawn_representation(random, real)
     n_atoms, rank = int(random.integers(1, 6)), int(random.integers(1, 40))
     segments, vectors = drawn_pairs(p, n_atoms, random)
     vectors = vectors.astype(real)
@@ -200,8 +212,8 @@ def environment_calls(suffix: str, random: np.random.Generator) -> Iterator[Call
     shared = {"representation": given, "n_atoms": n_atoms, "segments": segments, "vectors": vectors}
     too_short = vectors.copy()
     too_short[-1] = [0.01, 0, -0.02]
-    words = {**FCHL19_WORDS, "vectors": (too_short,)}
-    rules = {"words": words, "lengths": FCHL19_LENGTHS, "ordered": ("segments",),
+    words = {**wrong, "vectors": (too_short,)}
+    rules = {"words": words, "lengths": lengths, "ordered": ("segments",),
              "at_most": {"centre_element": p.n_elements - 1}}  # fmt: skip
     # without numbers there is nothing to point to
     empty = ("out", "cotangent", "projections") if p.size == 0 else ()
@@ -233,7 +245,7 @@ def environment_calls(suffix: str, random: np.random.Generator) -> Iterator[Call
 
 def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     """A potential of several elements whose maps have different sizes, some with the same weights."""
-    given, p = drawn_parameters(random)
+    given, p, lengths, wrong = drawn_representation(random, np.float64)
     rank = int(random.choice([2, 5, 16, 64]))
     drawn = [drawn_map(random, np.float64, rank) for _ in range(p.n_elements)]
     weights = [random.normal(size=max(f.n_features for _, f in drawn))] * p.n_elements
@@ -320,8 +332,8 @@ def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
         LIBRARY.qml_predictor_destroy(made)
 
     call = Call("qml_predictor_create", {"model": model, "out": handle}, ("out",), right_handle,
-                lengths=FCHL19_LENGTHS,
-                words={**FCHL19_WORDS, "precision": (0, 16), "skin": (-1.0, 1e10), "rank": (0, rank + 1),
+                lengths=lengths,
+                words={**wrong, "precision": (0, 16), "skin": (-1.0, 1e10), "rank": (0, rank + 1),
                        "maps": (None, *broken_maps),
                        "weights": (None, [None] * p.n_elements, [np.full_like(weights[0], math.nan)] * p.n_elements),
                        })  # fmt: skip

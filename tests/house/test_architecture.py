@@ -24,8 +24,8 @@ kernels: contract harmonics reference.fchl19 reference.density reference.feature
   native.library native.functions native.predictor native
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
   disk.tiles disk.solve disk
-model: fields representations.fchl19 representations.density representations projection features recipe recipe_file baseline basis provenance
-  predictor potential file metrics
+model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
+  baseline basis provenance predictor potential file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
   checkpoint shared_gather solvers.task solvers.direct solvers.disk solvers.iterative solvers fit

@@ -1,4 +1,4 @@
-// Terms of the invariants of three moments. Written by native/couplings.py; tests compare it with the formula.
+// Terms of the invariants of three moments, written by native/couplings.py.
 #pragma once
 
 namespace qml {

@@ -52,7 +52,7 @@ def coupling(one: int, two: int, three: int) -> Tensor:
     flat = np.stack([across * np.cos(angle), across * np.sin(angle), np.repeat(height[:, None], 16, 1)], -1)
     values = harmonics(torch.from_numpy(flat.reshape(-1, 3)), MOST_DEGREE)
     parts = [values[:, of_degree(degree)] for degree in (one, two, three)]
-    found = torch.einsum("q,qa,qb,qc->abc", torch.from_numpy(np.repeat(weight, 16)), *parts)
+    found: Tensor = torch.einsum("q,qa,qb,qc->abc", torch.from_numpy(np.repeat(weight, 16)), *parts)
     found[found.abs() < 1e-12] = 0.0
     return found / found.norm()
 

@@ -132,8 +132,8 @@ class Automatic:
 
 
 # Pairs of cos and sin are as accurate as phases at the same number of features and need half of the transforms; float32
-# features cost no accuracy (benchmarks/results/precision.json). An energy weight of 30 makes energies a tenth better than
-# 3 does, at no cost in forces (results/ablation.json).
+# features cost no accuracy (benchmarks/results/precision.json). An energy weight of 30 makes energies a tenth better
+# than 3 does, at no cost in forces (results/ablation.json).
 # Representations are scaled so that a width of 8 suits them; the ridge is from a sweep on rMD17 ethanol.
 DEFAULT = Recipe(features=FeatureSettings(paired=True), energy_weight=30.0, precision="float32")
 # FCHL19 with a cosine series: three bodies.

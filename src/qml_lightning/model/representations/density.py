@@ -116,7 +116,8 @@ def hermite_table(functions: Callable[[Tensor], Tensor], cutoff: float) -> Tenso
     step, one = cutoff / INTERVALS, torch.ones_like(r)
 
     def slope(x: Tensor) -> Tensor:
-        return torch.func.jvp(functions, (x,), (one,))[1]
+        derivative: Tensor = torch.func.jvp(functions, (x,), (one,))[1]
+        return derivative
 
     f, d, s = functions(r), slope(r) * step, torch.func.jvp(slope, (r,), (one,))[1] * step**2
     rise, d0, d1, s0, s1 = f[1:] - f[:-1], d[:-1], d[1:], s[:-1], s[1:]

@@ -20,8 +20,8 @@ class FCHL19:
     """Parameters of the representation, as in the paper (docs/conventions.md)."""
 
     kind: ClassVar[str] = FCHL19Arguments.kind
-    # 256 axes instead of 128 make the forces of 3BPA better by 5 % (128 axes lose 9e-6), those of aspirin by 3 % (3e-6),
-    # of smaller molecules by 1 to 7 % (less than 1e-6), the energies of QM9 by 4 % (4e-6) (benchmarks, study ranks).
+    # 256 axes instead of 128 make the forces of 3BPA better by 5 % (128 axes lose 9e-6), those of aspirin by 3 %
+    # (3e-6), of smaller molecules by 1 to 7 % (less than 1e-6), the energies of QM9 by 4 % (4e-6) (study ranks).
     norm_to_lose: ClassVar[float] = 1e-6
     most_axes: ClassVar[int] = 1024
 
