@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 import torch
 
-from places import SHARED_DATA
+from places import ROOT, SHARED_DATA
+
+MADE_BY_MAKE = {"build", "dist", "demo"}
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +28,12 @@ def _threads_of_the_process():
     yield
     if torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_in_the_repository():
+    """A test that writes to the root of the repository fails: the next commit would hold the file."""
+    before = set(os.listdir(ROOT))
+    yield
+    new = {name for name in os.listdir(ROOT) if not name.startswith(".")} - before - MADE_BY_MAKE
+    assert not new, f"{', '.join(sorted(new))} in {ROOT}: write to tmp_path, and change to it with monkeypatch.chdir."

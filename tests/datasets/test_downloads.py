@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 import http.server
 import io
+import re
 import shutil
 import tarfile
 import threading
+import tomllib
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -188,3 +190,11 @@ def test_no_reader_unpickles_anything():
         text = path.read_text()
         assert "import pickle" not in text
         assert "allow_pickle=True" not in text
+
+
+def test_no_other_package_reads_data_sets_from_a_cache_that_it_unpickles():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *(one for extra in project["optional-dependencies"].values() for one in extra)]
+    assert not [one for one in wanted if one.startswith("load-atoms")]
+    for path in (ROOT / "src" / "qml_lightning").rglob("*.py"):
+        assert not re.search(r"(import|from) load_atoms", path.read_text()), path

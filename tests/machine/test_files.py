@@ -151,15 +151,20 @@ def test_a_result_is_rescued_into_another_folder_when_its_own_is_gone(tmp_path, 
     assert (here / "model-1.qml").read_bytes() == b"x"
 
 
-def test_a_result_is_rescued_beside_a_file_that_came_meanwhile(tmp_path):
+def test_a_result_is_rescued_beside_a_file_that_came_meanwhile(tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)  # the next place to be tried, which must not be the repository
     (tmp_path / "model.qml").write_text("theirs")
     with pytest.raises(ResourceError, match=r"model\.qml exists.*Nothing is lost: it is in .*model-1\.qml"):
         write_or_rescue(tmp_path / "model.qml", lambda path: write_atomically(path, b"ours", overwrite=False))
     assert (tmp_path / "model.qml").read_text() == "theirs"
     assert (tmp_path / "model-1.qml").read_bytes() == b"ours"
+    assert list(here.iterdir()) == []
 
 
-def test_a_result_that_is_written_where_it_should_be_is_not_told(tmp_path):
+def test_a_result_that_is_written_where_it_should_be_is_not_told(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     write_or_rescue(tmp_path / "model.qml", lambda path: write_atomically(path, b"x"))
     assert [path.name for path in tmp_path.iterdir()] == ["model.qml"]
 

@@ -20,8 +20,10 @@ from qml_lightning.cli import main
 from qml_lightning.datasets.writers import write_extxyz
 from qml_lightning.errors import InputError
 from qml_lightning.linear.left_out import LeftOut
+from qml_lightning.machine.compute import Compute
+from qml_lightning.training import outliers
 from qml_lightning.training.bad_frames import OutlierWarning, screened
-from qml_lightning.training.outliers import find_outliers
+from qml_lightning.training.outliers import OutlierSearch, find_outliers
 from qml_lightning.training.problem import Problem
 from small_models import SMALL
 
@@ -69,10 +71,42 @@ def test_a_damaged_frame_is_the_only_outlier_and_its_kind_is_named(ethanol, dama
     assert found.kind in kinds
 
 
+def test_the_energy_of_an_outlier_and_what_is_expected_are_in_ev(ethanol):
+    (found,) = find_outliers(Problem.of(damaged(ethanol, BAD, "energy + 1 eV"))).found
+    right = float(ethanol.labels.energies[BAD])
+    assert found.value == pytest.approx(right + 1.0, abs=1e-6)
+    assert found.expected == pytest.approx(right, abs=0.2)
+
+
+@pytest.fixture(scope="module")
+def silicon(shared_data):
+    data = load_dataset(f"{shared_data}/zuo2020/Si.npz:train")
+    return data, OutlierSearch.of(Problem.of(data), Compute())
+
+
+@pytest.mark.parametrize(("damage", "kind"), [("energy + 5 eV", "energies"), ("stress × −1", "stress")])
+def test_wrong_energies_and_stress_are_found_among_crystals_surfaces_and_melts(silicon, damage, kind):
+    data, search = silicon
+    stress = data.labels.stress.flatten(1).norm(dim=1)
+    frame = int(stress.argsort()[int(0.75 * len(data))])  # a wrong sign means little where stress is small
+    (found,) = search.with_labels(Problem.of(damaged(data, frame, damage))).outliers().found
+    assert (found.structure, found.kind) == (frame, kind)
+
+
 def test_clean_frames_are_no_outliers(ethanol):
     found = find_outliers(Problem.of(ethanol))
     assert found.checked == 60
     assert not found.found
+
+
+def test_structures_beyond_the_small_fits_are_judged_by_both_of_them(ethanol, monkeypatch):
+    monkeypatch.setattr(outliers, "MOST_ROWS", 1)
+    search = OutlierSearch.of(Problem.of(ethanol), Compute())
+    assert len(search.outside) == 10
+    assert not search.outliers().found
+    frame = int(search.outside[4])
+    (found,) = search.with_labels(Problem.of(damaged(ethanol, frame, "energy + 1 eV"))).outliers().found
+    assert (found.structure, found.kind) == (frame, "energies")
 
 
 def test_an_absurd_frame_does_not_hide_others(ethanol):

@@ -237,7 +237,9 @@ void qml_predictor_destroy(qml_predictor *predictor) { qml::registry().remove(pr
 
 int64_t qml_predictor_lists_made(const qml_predictor *predictor) {
   const std::shared_ptr<qml_predictor> found = qml::registry().find(predictor);
-  return found ? found->list.made() : 0;
+  if (!found) return 0;
+  const std::lock_guard<std::mutex> lock(found->one_call); // a call in another thread may be listing neighbours
+  return found->list.made();
 }
 
 int32_t qml_predictor_predict(qml_predictor *predictor, int64_t n_structures, const int64_t *offsets,

@@ -14,7 +14,7 @@ from ..machine.compute import Compute
 from ..machine.progress import Progress, silent
 from ..model.basis import Basis, ReadyBasis
 from .judgement import Judged, Outliers, rms
-from .outlier_rows import RECIPE, Sample, targets_of
+from .outlier_rows import RECIPE, SECOND_ENERGY_WEIGHT, Sample, targets_of
 from .problem import Problem
 
 FEWEST = 50  # structures: below this the tail of the residuals is not known
@@ -67,9 +67,21 @@ class OutlierSearch:
         return replace(self, problem=problem, sample=sample, fit=fit)
 
     def outliers(self) -> Outliers:
-        """Outliers, the worst first."""
-        problem, inside, sample = self.problem, self.inside, self.sample
-        fit = self.fit.with_ridge(_ridge(sample))
+        """Outliers by the fit, the worst first, then those by a second fit in which energies weigh more."""
+        first, gone = self._judged(self.sample, self.fit)
+        if self.sample.energies is None:
+            return first.outliers()
+        sample = self.sample.with_energy_weight(SECOND_ENERGY_WEIGHT)
+        fit = LeftOut.of(sample.rows, sample.targets, sample.groups)
+        # its rows are already those of the eigenvectors of the first fit
+        fit = replace(fit, vectors=self.fit.vectors @ fit.vectors)
+        second, _ = self._judged(sample, fit.without(gone))
+        return first.outliers().joined(second.outliers())
+
+    def _judged(self, sample: Sample, fit: LeftOut) -> tuple[Judged, tuple[int, ...]]:
+        """All structures judged by the fit without outliers, and the numbers of these in the fit."""
+        problem, inside = self.problem, self.inside
+        fit = fit.with_ridge(_ridge(sample, fit.gone))
         most = max(1, int(MOST_PART * len(inside)))
         for _ in range(MOST_ROUNDS):
             found = Judged.of(problem, inside, sample, *fit.residuals(), gone=fit.gone)
@@ -80,8 +92,8 @@ class OutlierSearch:
                 break
             fit = fit.without([*fit.gone, *worst]).with_ridge(ridge)
         if len(self.outside):
-            found = found.joined(_predicted(problem, self.basis, fit, self.outside))
-        return found.outliers()
+            found = found.joined(_predicted(problem, self.basis, sample.energy_weight, fit, self.outside))
+        return found, fit.gone
 
 
 def _parts(problem: Problem) -> tuple[Tensor, Tensor]:
@@ -121,9 +133,11 @@ def _ridge(sample: Sample, gone: Sequence[int] = ()) -> float:
     return RIDGES[good[-1]] * 1e-6 * scale
 
 
-def _predicted(problem: Problem, basis: ReadyBasis, fit: LeftOut, index: Tensor) -> Iterator[Judged]:
+def _predicted(
+    problem: Problem, basis: ReadyBasis, energy_weight: float, fit: LeftOut, index: Tensor
+) -> Iterator[Judged]:
     """Judgement on structures outside the fit, some at a time."""
     rows = torch.bincount(problem.structure_of_rows, minlength=len(problem.structures))[index]
     for some in index.split(max(1, int(MOST_ROWS / max(1.0, float(rows.double().mean()))))):
-        sample = Sample.of(problem, basis, some)
+        sample = Sample.of(problem, basis, some).with_energy_weight(energy_weight)
         yield Judged.of(problem, some, sample, *fit.predicted(sample.rows, sample.targets))
