@@ -1,6 +1,7 @@
 // Energies, forces and virials from pairs of atoms, in tiles of centres.
 #pragma once
 
+#include "predict/engine_lists.hpp"
 #include "predict/neighbours.hpp"
 #include "predict/tile.hpp"
 
@@ -53,7 +54,10 @@ struct qml_predictor {
   std::unique_ptr<qml::Engine> engine;
   qml::RepresentationShape shape;
   std::vector<double> baseline;
+  std::vector<int32_t> atomic_numbers; // of the elements; empty where they are not known
   double skin;
+  int32_t precision;
   qml::NeighbourList list;
   qml::Buffer<double> atom_energies, forces;
+  qml::EngineLists lists;
 };
