@@ -34,10 +34,10 @@ datasets: usage archive xyz_sizes content npz frames citations entries unit_hint
 exact: recipe groups covariance potential file fit
 api
 study: trends learning_curve tuning label_check stress_check
-adapters: ase ase_plugin
+adapters: ase ase_plugin lammps.folder lammps.build lammps.run lammps.external lammps
 report: style summary curve response
-cli: screen failures options recipe_options tables portions overlap datasets evaluate info learning_curve merge predict
-  train tune update
+cli: screen failures options recipe_options tables portions overlap datasets evaluate info lammps learning_curve
+  merge predict train tune update
 """
 # Convenience methods of a potential reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {

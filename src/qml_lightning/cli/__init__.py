@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import datasets, evaluate, info, learning_curve, merge, predict, train, tune, update
+from . import datasets, evaluate, info, lammps, learning_curve, merge, predict, train, tune, update
 from .failures import explain, signals_raised
 from .screen import teaching
 
@@ -39,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (train, evaluate, predict, learning_curve, tune, update, merge, info, datasets):
+for module in (train, evaluate, predict, learning_curve, tune, update, merge, info, datasets, lammps):
     app.command(name=module.__name__.rpartition(".")[2].replace("_", "-"), help=module.HELP)(module.command)
 
 
