@@ -180,6 +180,13 @@ void qml_predictor_destroy(qml_predictor *predictor);
  * QML_BAD_FILE where it is cut, altered or not ours. precision: 32, 64, or 0 for the one that the file asks for. */
 int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml_predictor **out);
 
+/* Close pairs, nearer than any in the training data: a pair of elements i and j below outer[i, j] (A) is seen by the
+ * learnt part at a longer distance, never below (outer + inner) / 2, and the screened repulsion of nuclei (ZBL) is switched
+ * on between outer and inner. atomic_numbers (n_elements); outer and inner (n_elements, n_elements), symmetric,
+ * 0 < inner < outer <= cutoff. A file that has these distances sets them by itself. */
+int32_t qml_predictor_set_repulsion(qml_predictor *predictor, const int32_t *atomic_numbers, const double *outer,
+                                    const double *inner);
+
 /* What a predictor is: elements (in its own order, ascending atomic numbers), cutoff in A, 32 or 64 bits. An atomic number
  * is 0 where the predictor was not loaded from a file. All are 0 for a handle that was destroyed. */
 int32_t qml_predictor_n_elements(const qml_predictor *predictor);

@@ -303,6 +303,7 @@ def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
                at_most={"element": p.n_elements - 1, "neighbour": n_all - 1})  # fmt: skip
 
     yield list_call(predictor, p.n_elements, random)
+    yield repulsion_call(predictor, p, random)
 
     broken_maps = [
         [*model["maps"][:-1], {**model["maps"][-1], **change}]  # type: ignore[misc]
@@ -367,6 +368,21 @@ def list_call(predictor: Predictor, n_elements: int, random: np.random.Generator
                 words={"threads": (0,), "predictor": (None,), "positions": (np.zeros((n, 3)),),
                        "counts": (np.full(n, -1, np.int32),), "neighbours": (None, [None] * n)},
                 at_most={"element": n_elements - 1, "centres": n - 1})  # fmt: skip
+
+
+def repulsion_call(predictor: Predictor, p: FCHL19Arguments, random: np.random.Generator) -> Call:
+    """Distances below all those of the other calls; whether predictions are right is tested elsewhere."""
+    n = p.n_elements
+    outer = random.uniform(0.3, 0.5, (n, n))
+    outer = np.minimum(outer, outer.T)
+    numbers = random.integers(1, 119, n).astype(np.int32)
+    lopsided = outer + 0.01 * np.arange(n * n).reshape(n, n)
+    words = {"predictor": (None,), "inner": (outer, -outer, 0 * outer), "outer": (0.1 * outer, outer + p.cutoff),
+             "atomic_numbers": (0 * numbers, numbers + 200)}  # fmt: skip
+    words["outer"] += (lopsided,) if n > 1 else ()
+    return Call("qml_predictor_set_repulsion",
+                {"predictor": predictor, "atomic_numbers": numbers, "outer": outer, "inner": 0.7 * outer}, (),
+                lambda _: None, words=words)  # fmt: skip
 
 
 def load_calls(_: str, random: np.random.Generator) -> Iterator[Call]:

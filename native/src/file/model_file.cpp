@@ -10,7 +10,7 @@ namespace qml {
 namespace {
 
 const char format[] = "qml-lightning";
-constexpr int64_t newest_version = 3;
+constexpr int64_t newest_version = 4;
 constexpr int64_t heaviest = 118; // atomic number
 
 std::vector<int32_t> read_elements(const TensorFile &file) {
@@ -56,6 +56,10 @@ StoredModel::StoredModel(const char *path, int32_t wanted, double skin) : precis
   projections = file.doubles("projection", {n, size, rank});
   baseline = file.doubles("baseline", {n});
   read_maps(file, object_field(file, recipe, "features"));
+  if (file.has("repulsion.outer")) {
+    outer = file.doubles("repulsion.outer", {n, n});
+    inner = file.doubles("repulsion.inner", {n, n});
+  }
 }
 
 void StoredModel::read_maps(const TensorFile &file, const Json &features) {

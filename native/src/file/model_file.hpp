@@ -15,6 +15,7 @@ struct StoredModel {
   qml_model as_struct() const;
 
   std::vector<int32_t> atomic_numbers; // of the elements, ascending
+  std::vector<double> outer, inner;    // distances of close pairs, (elements, elements); empty: the file has none
 
 private:
   StoredRepresentation stored;

@@ -10,6 +10,8 @@
 namespace qml {
 namespace {
 
+constexpr int heaviest = 118; // atomic number
+
 // Predictors that exist. A handle that was destroyed, or never made, is refused instead of followed, and one that is in
 // use lives until its call returns.
 class Registry {
@@ -107,6 +109,25 @@ std::unique_ptr<qml_predictor> create(const char *name, const qml_model *model) 
   return out;
 }
 
+void set_repulsion(const char *name, qml_predictor &predictor, const int32_t *numbers, const double *outer,
+                   const double *inner) {
+  const int n = predictor.shape.n_elements;
+  require(name, "atomic_numbers", numbers, n);
+  require_finite(name, "outer", outer, int64_t(n) * n);
+  require_finite(name, "inner", inner, int64_t(n) * n);
+  for (int i = 0; i < n; ++i) {
+    if (numbers[i] < 1 || numbers[i] > heaviest)
+      fail(QML_BAD_ARGUMENT, "%s: atomic numbers lie within 1 ... %d, got %d.", name, heaviest, numbers[i]);
+    for (int j = 0; j < n; ++j) {
+      const double far = outer[i * n + j], near = inner[i * n + j];
+      if (!(near > 0 && near < far && far <= predictor.shape.cutoff) || far != outer[j * n + i] || near != inner[j * n + i])
+        fail(QML_BAD_ARGUMENT, "%s: wanted 0 < inner < outer <= %g, the same for a pair of elements in both orders, got "
+             "inner %g and outer %g.", name, predictor.shape.cutoff, near, far);
+    }
+  }
+  predictor.engine->set_repulsion(Repulsion(n, numbers, outer, inner));
+}
+
 } // namespace
 
 std::shared_ptr<qml_predictor> require_alive(const char *function, const qml_predictor *handle) {
@@ -146,7 +167,19 @@ int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml
     const qml_model model = stored.as_struct();
     std::shared_ptr<qml_predictor> made = qml::create(name, &model);
     made->atomic_numbers = stored.atomic_numbers;
+    if (!stored.outer.empty())
+      qml::set_repulsion(path, *made, stored.atomic_numbers.data(), stored.outer.data(), stored.inner.data());
     *out = qml::registry().add(made);
+  });
+}
+
+int32_t qml_predictor_set_repulsion(qml_predictor *predictor, const int32_t *atomic_numbers, const double *outer,
+                                    const double *inner) {
+  return qml::guarded([&] {
+    const char *name = "qml_predictor_set_repulsion";
+    const std::shared_ptr<qml_predictor> found = qml::require_alive(name, predictor);
+    const std::lock_guard<std::mutex> lock(found->one_call);
+    qml::set_repulsion(name, *found, atomic_numbers, outer, inner);
   });
 }
 

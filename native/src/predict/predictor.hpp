@@ -22,6 +22,7 @@ class Engine {
 public:
   virtual ~Engine() = default;
   virtual void run(const PairList &pairs, const Wanted &wanted, int threads) = 0;
+  virtual void set_repulsion(const Repulsion &repulsion) = 0;
 };
 
 template <class real> class EngineIn final : public Engine {
@@ -29,6 +30,7 @@ public:
   EngineIn(const qml_model &given, const CheckedRepresentation &representation, const KernelTable<real> &kernels)
       : model(given, representation, kernels) {}
   void run(const PairList &pairs, const Wanted &wanted, int threads) override;
+  void set_repulsion(const Repulsion &repulsion) override { model.repulsion = repulsion; }
 
 private:
   ModelIn<real> model;

@@ -47,6 +47,7 @@ PRODUCTS = {
 OTHERS = {
     "predictor_create": "struct* struct*",
     "predictor_load": "char* int32 double struct*",
+    "predictor_set_repulsion": "struct* int32* double* double*",
     "predictor_predict": "struct* int64 int64* int64* double* double* uint8* double* double* double* double* int32",
     "predictor_predict_pairs": "struct* int64 int64 int64* int64* int32* double* double* double* double* int32",
     "predictor_predict_lists": "struct* struct* double* double* double* double* int32",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from ctypes import byref, c_void_p, pointer
+from ctypes import byref, c_int32, c_void_p, pointer
 from pathlib import Path
 
 import torch
@@ -44,6 +44,12 @@ class NativePredictor:
         self._handle = c_void_p()
         check(library().qml_predictor_create(byref(struct), byref(self._handle)))
         self._destroy_at_the_end()
+        if model.repulsion is not None:
+            numbers, outer, inner = model.repulsion
+            for name, distances in {"outer": outer, "inner": inner}.items():
+                shaped(name, distances, n, n)
+            given = (c_int32 * n)(*numbers), address(outer, _DOUBLE), address(inner, _DOUBLE)
+            check(library().qml_predictor_set_repulsion(self._handle, *given))
 
     @classmethod
     def load(cls, path: str | Path, dtype: torch.dtype | None = None, skin: float = 0.0) -> NativePredictor:
