@@ -25,7 +25,8 @@ def model():
 def test_a_sound_model_passes(model):
     found = check_model(model, molecule("CH3CH2OH"))
     assert {one.name for one in found} >= {"dimer H–O", "compressed", "stretched", "finite differences", "NVE"}
-    assert [one for one in found if not one.passed and one.name.startswith(("dimer", "finite", "NVE"))] == []
+    bonded = {"dimer H–C", "dimer H–O", "dimer C–C", "dimer C–O"}
+    assert {one.name for one in found if one.passed} >= {*bonded, "stretched", "finite differences", "NVE"}
 
 
 def test_stress_is_among_the_gradients_of_a_crystal():
