@@ -34,7 +34,7 @@ datasets: usage archive xyz_sizes content npz frames citations entries unit_hint
 exact: recipe groups covariance potential file fit
 api
 study: trends learning_curve tuning label_check stress_check
-adapters: ase ase_plugin lammps.folder lammps.build lammps.run lammps.external lammps
+adapters: ase ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run lammps.external lammps
 dynamics: ensembles restart files watch run holes
 report: style summary curve response
 cli: screen failures options recipe_options tables portions overlap md check datasets evaluate info lammps

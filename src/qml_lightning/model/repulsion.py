@@ -21,8 +21,8 @@ from ..atoms.neighbours import pairs_within
 from ..atoms.structures import Structures, batches
 
 # Distances relative to the shortest in the data. Learnt curves of silicon and ethanol rise down to 0.75 of it, which is
-# (OUTER + INNER) / 2, and fall into holes from 0.7 on. Test sets at 1200 K come down to 0.87 of the shortest distance in
-# a training set of 50 structures at 300 K (3BPA): they are left alone.
+# (OUTER + INNER) / 2, and fall into holes from 0.7 on. Test sets at 1200 K come down to 0.87 of the shortest distance
+# in a training set of 50 structures at 300 K (3BPA): they are left alone.
 OUTER, INNER = 0.85, 0.65
 SEARCHED = 4.0  # Å within which the shortest distances are looked for
 ATOMS_AT_ONCE = 4096
