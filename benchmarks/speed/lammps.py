@@ -125,7 +125,7 @@ LAMMPS = Benchmark(
     "lammps",
     "LAMMPS",
     "The pair style qml/lightning in a run at constant energy, float32, beside `predict` on the same structure with as "
-    "many threads as ranks × threads, and beside a pair style of the same LAMMPS: ReaxFF for water, SNAP (Zuo 2020) for "
-    "silicon.",
+    "many threads as ranks × threads, and beside a pair style of the same LAMMPS: ReaxFF for water, SNAP (Zuo 2020) "
+    "for silicon.",
     cells, measure, tables, headline=headline, needs=("water/water_pbe0ts.npz",), packages=("lammps",), timing=True,
 )  # fmt: skip

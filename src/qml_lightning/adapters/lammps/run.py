@@ -61,7 +61,7 @@ def program(name: str) -> str:
 
 def environment(folder: str | Path | None = None) -> dict[str, str]:
     """Environment in which LAMMPS loads the plugin of `folder`, or of the folder where `lammps build` puts it."""
-    where = Path(folder or plugin_folder())
+    where = Path(folder or plugin_folder()).resolve()
     if not (where / PLUGIN).is_file():
         raise InputError(
             f"The plugin for LAMMPS is not built: there is no {where / PLUGIN}. Run: qml-lightning lammps build"
