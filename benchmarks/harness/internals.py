@@ -5,13 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from ase import Atoms
 from torch import Tensor
 
 from qml_lightning import Dataset, Potential, Recipe, Structures
+from qml_lightning.adapters.lammps.build import build as lammps_build
+from qml_lightning.adapters.lammps.build import installed as lammps_installed
+from qml_lightning.adapters.lammps.run import Processes, run_lammps, script_head, write_structure
 from qml_lightning.atoms.neighbours import element_indices, pairs_within
 from qml_lightning.atoms.structures import structures_from_arrays
 from qml_lightning.atoms.units import ENERGY_IN_EV
@@ -60,6 +65,11 @@ __all__ = [
     "instruction_set",
     "kept_rows",
     "kernels_in_use",
+    "lammps_build",
+    "lammps_head",
+    "lammps_potentials",
+    "lammps_run",
+    "lammps_structure",
     "lost_by_projection",
     "lower_tiles",
     "outlier_search",
@@ -106,6 +116,26 @@ def find_outliers(data: Dataset, search: OutlierSearch | None = None) -> Outlier
 def outlier_search(data: Dataset) -> OutlierSearch:
     """A search that serves for any labels of the structures of `data`."""
     return OutlierSearch.of(Problem.of(data), Compute())
+
+
+# ---- LAMMPS ----------------------------------------------------------------------------------------------------------
+
+lammps_head = script_head
+
+
+def lammps_structure(atoms: Atoms, path: Path) -> list[str]:
+    """Write a data file; symbols of its atom types."""
+    return write_structure(atoms, path)[0]
+
+
+def lammps_run(script: Path, ranks: int, threads: int, plugin: Path) -> str:
+    """Output of LAMMPS for a script."""
+    return run_lammps(script, Processes(ranks, threads), plugin=plugin)
+
+
+def lammps_potentials() -> Path:
+    """Folder of the potentials that came with LAMMPS."""
+    return lammps_installed().headers.parents[1] / "share" / "lammps" / "potentials"
 
 
 # ---- equations -------------------------------------------------------------------------------------------------------

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from .lammps import LAMMPS
 from .native_features import NATIVE_FEATURES
 from .prediction import PREDICTION
 from .representation import REPRESENTATION
 from .rivals import RIVALS
 from .training import TRAINING
 
-BENCHMARKS = (NATIVE_FEATURES, PREDICTION, REPRESENTATION, RIVALS, TRAINING)
+BENCHMARKS = (LAMMPS, NATIVE_FEATURES, PREDICTION, REPRESENTATION, RIVALS, TRAINING)

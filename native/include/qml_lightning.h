@@ -15,9 +15,11 @@
 extern "C" {
 #endif
 
-#define QML_ABI_VERSION 3
+#define QML_ABI_VERSION 4
 
-enum { QML_OK = 0, QML_BAD_ARGUMENT = 1, QML_NOT_FINITE = 2, QML_OUT_OF_MEMORY = 3, QML_UNSUPPORTED = 4 };
+enum {
+  QML_OK = 0, QML_BAD_ARGUMENT = 1, QML_NOT_FINITE = 2, QML_OUT_OF_MEMORY = 3, QML_UNSUPPORTED = 4, QML_BAD_FILE = 5
+};
 
 int32_t qml_abi_version(void);
 const char *qml_last_error(void);
@@ -202,6 +204,24 @@ typedef struct {
 int32_t qml_predictor_create(const qml_model *model, qml_predictor **out);
 void qml_predictor_destroy(qml_predictor *predictor);
 
+/* The same from a model file (safetensors, docs/conventions.md). Every byte of it is checked, and its checksum;
+ * QML_BAD_FILE where it is cut, altered or not ours. precision: 32, 64, or 0 for the one that the file asks for. */
+int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml_predictor **out);
+
+/* Close pairs, nearer than any in the training data: a pair of elements i and j below outer[i, j] (A) is seen by the
+ * learnt part at a longer distance, never below (outer + inner) / 2, and the screened repulsion of nuclei (ZBL) is switched
+ * on between outer and inner. atomic_numbers (n_elements); outer and inner (n_elements, n_elements), symmetric,
+ * 0 < inner < outer <= cutoff. A file that has these distances sets them by itself. */
+int32_t qml_predictor_set_repulsion(qml_predictor *predictor, const int32_t *atomic_numbers, const double *outer,
+                                    const double *inner);
+
+/* What a predictor is: elements (in its own order, ascending atomic numbers), cutoff in A, 32 or 64 bits. An atomic number
+ * is 0 where the predictor was not loaded from a file. All are 0 for a handle that was destroyed. */
+int32_t qml_predictor_n_elements(const qml_predictor *predictor);
+int32_t qml_predictor_atomic_number(const qml_predictor *predictor, int32_t element);
+double qml_predictor_cutoff(const qml_predictor *predictor);
+int32_t qml_predictor_precision(const qml_predictor *predictor);
+
 /* Number of neighbour lists made so far. */
 int64_t qml_predictor_lists_made(const qml_predictor *predictor);
 
@@ -221,6 +241,24 @@ int32_t qml_predictor_predict(qml_predictor *predictor, int64_t n_structures, co
 int32_t qml_predictor_predict_pairs(qml_predictor *predictor, int64_t n_centres, int64_t n_all, const int64_t *element,
                                     const int64_t *segments, const int32_t *neighbour, const double *vectors,
                                     double *atom_energies, double *forces, double *virial, int32_t threads);
+
+/* The neighbour lists of an engine as they are (LAMMPS: a full list of owned atoms, ghosts behind them). */
+typedef struct {
+  int64_t n_centres, n_all;
+  const int32_t *centres;             /* (n_centres) atoms that have neighbours, each once */
+  const int32_t *counts;              /* (n_centres) */
+  const int32_t *const *neighbours;   /* (n_centres) pointers to counts[i] atoms each */
+  int32_t mask;                       /* a neighbour is this & its entry: engines keep flags in the upper bits */
+  int32_t reserved;                   /* 0 */
+  const int32_t *element;             /* (n_all) as the model counts; -1: an atom that the model does not see */
+  const double *positions;            /* (n_all, 3) */
+} qml_neighbour_lists;
+
+/* Prediction from these lists; pairs beyond the cutoff do not count.
+ * Out: atom_energies (n_centres); forces (n_all, 3), those on ghosts to be sent to their owners; virial (3, 3) of all
+ * centres together; atom_virials (n_centres, 3, 3), whose sum it is: each of the last three may be NULL. */
+int32_t qml_predictor_predict_lists(qml_predictor *predictor, const qml_neighbour_lists *lists, double *atom_energies,
+                                    double *forces, double *virial, double *atom_virials, int32_t threads);
 
 #ifdef __cplusplus
 }

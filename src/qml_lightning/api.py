@@ -26,6 +26,7 @@ from .model import file as features_file
 from .model.basis import Basis
 from .model.potential import Model, Potential
 from .model.recipe import AUTOMATIC, Automatic, Recipe
+from .model.repulsion import Repulsion
 from .training.bad_frames import CHOICES, OnOutliers, Screened, screened, warn
 from .training.fit import fit as fit_features
 from .training.keep import SECONDS, Keep
@@ -47,6 +48,7 @@ class FitOptions(TypedDict, total=False):
     targets: Sequence[str] | None  # labels to learn from: some of "energies", "forces", "stress"; all by default
     reference_energies: Mapping[int, float] | None  # eV by atomic number; by default from least squares
     outliers: OnOutliers  # "keep" (do not look), "tell", "drop" or "stop"
+    repulsion: bool  # pairs closer than any in the data repel each other
     basis: Potential | Basis | None  # axes and feature maps to use, so that the equations of both can be added
     equations: str | Path | None  # file to keep the equations in
     checkpoint: str | Path | None  # file for the state of a long fit; delete it at the end
@@ -70,6 +72,7 @@ class Request:
     keep: Keep
     basis: Basis | None = None
     outliers: OnOutliers = "keep"
+    repulsion: bool = True
 
     @classmethod
     def of(cls, recipe: AnyRecipe = AUTOMATIC, **options: Unpack[FitOptions]) -> Request:
@@ -98,7 +101,7 @@ class Request:
             _refuse_for_exact(compute, keep, basis)
         else:
             refuse_impossible(recipe.start if isinstance(recipe, Automatic) else recipe, compute, keep)
-        return cls(recipe, learn, compute, keep.checked(compute), basis, outliers)
+        return cls(recipe, learn, compute, keep.checked(compute), basis, outliers, options.get("repulsion", True))
 
     @property
     def start(self) -> Recipe | ExactRecipe:
@@ -127,7 +130,9 @@ class Request:
         if isinstance(self.recipe, ExactRecipe):
             return replace(fit_exact(problem, self.recipe, self.compute, tell), trained_on=trained_on)
         made = fit_features(problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell)
-        return replace(made, trained_on=trained_on)
+        cutoff = made.recipe.representation.cutoff
+        below = Repulsion.below(problem.structures, made.elements, cutoff) if self.repulsion else None
+        return replace(made, trained_on=trained_on, repulsion=below)
 
 
 def _path(given: str | Path | None) -> Path | None:
@@ -174,6 +179,7 @@ def fit(
     `reference_energies`: eV by atomic number; by default from least squares.
     `outliers`: frames whose labels contradict all the others are not looked for ("keep"), or named in a warning and
     refused where they would ruin the fit ("tell"), or named and left out ("drop"), or refused ("stop").
+    `repulsion`: pairs of atoms closer than any in the data repel each other, where the learnt energy has no meaning.
     `basis`: a potential whose axes and feature maps to use, so that the equations of both can be added.
     `equations`: file to keep the equations in (one that exists only with `overwrite`).
     `checkpoint`: file for the state of the fit every `checkpoint_seconds`, and with `resume` to go on from; delete it

@@ -18,6 +18,7 @@ from qml_lightning.kernels.native.library import (
     FCHL19Struct,
     FeatureMapStruct,
     ModelStruct,
+    NeighbourListsStruct,
     RepresentationStruct,
     library,
 )
@@ -26,6 +27,7 @@ LIBRARY = ctypes.CDLL(library()._name)
 LIBRARY.qml_last_error.restype = ctypes.c_char_p
 LIBRARY.qml_representation_size.restype = c_int64
 LIBRARY.qml_predictor_lists_made.restype = c_int64
+LIBRARY.qml_predictor_cutoff.restype = c_double
 BEYOND = 33  # numbers around each output that must stay as they are; odd, so that outputs lie at odd addresses
 REALS = {"f32": np.float32, "f64": np.float64}
 # of what features are multiplied with; "mixed" are products in double with features in float
@@ -50,9 +52,10 @@ class Call:
 
 
 STRUCTS: dict[str, type[Structure]] = {"representation": RepresentationStruct, "parameters": FCHL19Struct,
-                                       "map": FeatureMapStruct, "model": ModelStruct}  # fmt: skip
+                                       "map": FeatureMapStruct, "model": ModelStruct,
+                                       "lists": NeighbourListsStruct}  # fmt: skip
 INT32 = ("threads", "kind", "n_elements", "n_radial2", "n_radial3", "n_angular", "angular", "cutoff_power", "reserved",
-         "n_transforms", "paired", "precision", "n_pair", "n_radial", "l_max", "n_channels", "n_invariants",
+         "n_transforms", "paired", "precision", "mask", "n_pair", "n_radial", "l_max", "n_channels", "n_invariants",
          "n_intervals")  # fmt: skip
 
 
@@ -144,7 +147,7 @@ def as_c(key: str, value: object, alive: list) -> object:
             given = as_c(name, entry, alive)
             if isinstance(entry, dict):
                 given = ctypes.addressof(given) if name == "parameters" else ctypes.pointer(given)
-            elif name in ("maps", "weights") and isinstance(entry, list):
+            elif name in ("maps", "weights", "neighbours") and isinstance(entry, list):
                 given = lists_as_c(name, entry, alive)
             setattr(struct, name, given.value if isinstance(given, (c_int32, c_int64, c_double, c_void_p)) else given)
         alive.append(struct)
@@ -156,6 +159,8 @@ def as_c(key: str, value: object, alive: list) -> object:
         return c_void_p(value.ctypes.data)
     if isinstance(value, float):
         return c_double(value)
+    if isinstance(value, bytes):
+        return ctypes.c_char_p(value)
     assert isinstance(value, int)
     return (c_int32 if key in INT32 else c_int64)(value)
 
@@ -175,7 +180,7 @@ class Predictor:
     def __init__(self, model: dict[str, object]) -> None:
         self.handle, alive = c_void_p(), []
         code = LIBRARY.qml_predictor_create(byref(as_c("model", model, alive)), byref(self.handle))
-        assert code == 0, LIBRARY.qml_last_error().decode()
+        assert code == 0, LIBRARY.qml_last_error().decode(errors="replace")
 
     def __deepcopy__(self, memo: dict) -> Predictor:
         return self
@@ -201,7 +206,7 @@ def make(call: Call) -> tuple[int, str, dict[str, np.ndarray]]:
         else:
             given.append(as_c(key, value, alive))
     code = getattr(LIBRARY, call.function)(*given)
-    return code, LIBRARY.qml_last_error().decode(), wide
+    return code, LIBRARY.qml_last_error().decode(errors="replace"), wide
 
 
 def say(**what: object) -> None:
@@ -218,7 +223,7 @@ def attempt(call: Call, about: str, wanted: str) -> None:
             say(function=call.function, wrong=f"{about}: it wrote beyond {key}")
         if code and not np.array_equal(found[BEYOND:-BEYOND], before[key], equal_nan=True):
             say(function=call.function, wrong=f"{about}: it wrote to {key} and then refused")
-    if (code == 0) != (words == "") or code not in range(5):
+    if (code == 0) != (words == "") or code not in range(6):
         say(function=call.function, wrong=f"{about}: code {code} with the words {words!r}")
     if wanted == "refused" and code == 0:
         say(function=call.function, wrong=f"{about}: was not refused")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from ctypes import byref, c_void_p
+from ctypes import byref, c_int64, c_void_p
 from itertools import pairwise
 
 import numpy as np
@@ -31,6 +31,7 @@ from native_fuzz import (
     sizes,
 )
 from native_fuzz_density import drawn_density
+from places import ROOT
 from qml_lightning.kernels import FCHL19Arguments, FeatureMap, RepresentationArguments, native, reference
 
 # ---- feature maps ----------------------------------------------------------------------------------------------------
@@ -313,6 +314,9 @@ def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
                words={"threads": (0,), "predictor": (None,), "n_all": (n_atoms - 1,), "vectors": (too_short, too_far)},
                at_most={"element": p.n_elements - 1, "neighbour": n_all - 1})  # fmt: skip
 
+    yield list_call(predictor, p.n_elements, random)
+    yield repulsion_call(predictor, p, random)
+
     broken_maps = [
         [*model["maps"][:-1], {**model["maps"][-1], **change}]  # type: ignore[misc]
         for change in (
@@ -341,6 +345,74 @@ def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     yield call
 
 
+FLAG = 1 << 30  # as LAMMPS marks special neighbours
+
+
+def list_call(predictor: Predictor, n_elements: int, random: np.random.Generator) -> Call:
+    """Atoms on a grid, all of them centres in another order, with flags in their lists."""
+    n = int(random.integers(2, 9))
+    grid = np.stack(np.meshgrid(*[np.arange(2)] * 3), -1).reshape(-1, 3)[:n]
+    positions = 1.7 * grid + random.uniform(-0.3, 0.3, (n, 3))
+    element, centres = random.integers(0, n_elements, n), random.permutation(n).astype(np.int32)
+    neighbours = [random.permutation(np.delete(np.arange(n), i)).astype(np.int32) for i in centres]
+    for one in neighbours:
+        one[0] |= FLAG
+    lists = {"n_centres": n, "n_all": n, "centres": centres, "counts": np.full(n, n - 1, np.int32),
+             "neighbours": neighbours, "mask": FLAG - 1, "reserved": 0, "element": element.astype(np.int32),
+             "positions": positions}  # fmt: skip
+
+    def right(out: dict[str, np.ndarray]) -> None:
+        energies, forces, virial = np.zeros(n), np.zeros((n, 3)), np.zeros((3, 3))
+        alone = [np.array([0, n]), element, positions, np.zeros((3, 3)), np.zeros(3, np.uint8), np.zeros(1)]
+        given = [c_void_p(one.ctypes.data) for one in (*alone, energies, forces, virial)]
+        assert LIBRARY.qml_predictor_predict(predictor.handle, c_int64(1), *given, 1) == 0
+        close(out["atom_energies"], torch.from_numpy(energies[centres]), "energies of atoms")
+        close(out["forces"], torch.from_numpy(forces), "forces")
+        close(out["virial"], torch.from_numpy(virial), "virial")
+        close(out["atom_virials"].sum(0), torch.from_numpy(virial), "virials of atoms")
+
+    return Call("qml_predictor_predict_lists",
+                {"predictor": predictor, "lists": lists, "atom_energies": random.normal(size=n),
+                 "forces": random.normal(size=(n, 3)), "virial": random.normal(size=(3, 3)),
+                 "atom_virials": random.normal(size=(n, 3, 3)), "threads": 2},
+                ("atom_energies", "forces", "virial", "atom_virials"), right,
+                optional=("forces", "virial", "atom_virials"),
+                words={"threads": (0,), "predictor": (None,), "positions": (np.zeros((n, 3)),),
+                       "counts": (np.full(n, -1, np.int32),), "neighbours": (None, [None] * n)},
+                at_most={"element": n_elements - 1, "centres": n - 1})  # fmt: skip
+
+
+def repulsion_call(predictor: Predictor, p: FCHL19Arguments, random: np.random.Generator) -> Call:
+    """Distances below all those of the other calls; whether predictions are right is tested elsewhere."""
+    n = p.n_elements
+    outer = random.uniform(0.3, 0.5, (n, n))
+    outer = np.minimum(outer, outer.T)
+    numbers = random.integers(1, 119, n).astype(np.int32)
+    lopsided = outer + 0.01 * np.arange(n * n).reshape(n, n)
+    words = {"predictor": (None,), "inner": (outer, -outer, 0 * outer), "outer": (0.1 * outer, outer + p.cutoff),
+             "atomic_numbers": (0 * numbers, numbers + 200)}  # fmt: skip
+    words["outer"] += (lopsided,) if n > 1 else ()
+    return Call("qml_predictor_set_repulsion",
+                {"predictor": predictor, "atomic_numbers": numbers, "outer": outer, "inner": 0.7 * outer}, (),
+                lambda _: None, words=words)  # fmt: skip
+
+
+def load_calls(_: str, random: np.random.Generator) -> Iterator[Call]:
+    """A model file; files that are damaged are in tests/kernels/test_native_files.py."""
+    handle = np.zeros(1, np.int64)
+
+    def right(out: dict[str, np.ndarray]) -> None:
+        made = c_void_p(int(out["out"][0]))
+        assert LIBRARY.qml_predictor_n_elements(made) == 2
+        LIBRARY.qml_predictor_destroy(made)
+
+    yield Call("qml_predictor_load",
+               {"path": str(ROOT / "tests" / "data" / "water.safetensors").encode(), "precision": 64, "skin": 0.5,
+                "out": handle}, ("out",), right,
+               words={"path": (None, b"", b"/", b"/nowhere/%s%n", b"\xff" * 300, __file__.encode()),
+                      "precision": (16, 1), "skin": (-1.0, 1e10)})  # fmt: skip
+
+
 # ---- the rest --------------------------------------------------------------------------------------------------------
 
 
@@ -360,6 +432,10 @@ def small_calls(random: np.random.Generator) -> None:
         ("qml_representation_size", {**given, "parameters": {**parameters, "n_elements": 2**31 - 1}}, -1),
         ("qml_representation_size", {**given, "parameters": {**parameters, "n_radial3": -5}}, -1),
         ("qml_predictor_lists_made", None, 0),
+        ("qml_predictor_n_elements", None, 0),
+        ("qml_predictor_cutoff", None, 0.0),
+        ("qml_predictor_precision", None, 0),
+        ("qml_predictor_atomic_number", (None, 0), 0),
         ("qml_predictor_destroy", None, None),
         ("qml_use_isa", None, 1),
         ("qml_use_isa", b"", 4),
@@ -368,7 +444,7 @@ def small_calls(random: np.random.Generator) -> None:
         say(function=function, begun=str(value)[:100])
         alive: list = []
         argument = byref(as_c("representation", value, alive)) if isinstance(value, dict) else value
-        found = getattr(LIBRARY, function)(argument)
+        found = getattr(LIBRARY, function)(*argument if isinstance(argument, tuple) else (argument,))
         expect(function, f"{str(value)[:100]} gave {found}, not {wanted}", wanted is None or found == wanted)
     for function in ("qml_abi_version", "qml_isa", "qml_last_error"):
         say(function=function, begun="")
@@ -380,6 +456,7 @@ GROUPS = {
     "tangents": tangent_calls,
     "environments": environment_calls,
     "predictor": predictor_calls,
+    "load": load_calls,
 }
 
 

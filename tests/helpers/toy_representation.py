@@ -44,6 +44,9 @@ class Toy:
         normal = np.random.default_rng([seed, 1]).standard_normal((self.n_channels, n_elements, 3))
         return {"weights": torch.from_numpy(normal)}
 
+    def shapes(self, n_elements: int) -> dict[str, tuple[int, ...]]:
+        return {"weights": (self.n_channels, n_elements, 3)}
+
     def arguments(self, n_elements: int, drawn: Mapping[str, Tensor]) -> ToyArguments:
         return ToyArguments(n_elements, self.cutoff, drawn["weights"])
 

@@ -25,7 +25,7 @@ kernels: contract harmonics reference.fchl19 reference.density reference.feature
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
   disk.tiles disk.solve disk
 model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
-  baseline basis provenance predictor potential file metrics
+  baseline repulsion basis provenance predictor potential file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
   checkpoint shared_gather solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
@@ -34,10 +34,11 @@ datasets: usage archive xyz_sizes content npz frames citations entries unit_hint
 exact: recipe groups covariance potential file fit
 api
 study: trends learning_curve tuning label_check stress_check
-adapters: ase ase_plugin
+adapters: ase ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run lammps.external lammps
+dynamics: ensembles restart files watch run holes
 report: style summary curve response
-cli: screen failures options recipe_options tables portions overlap datasets evaluate info learning_curve merge predict
-  train tune update
+cli: screen failures options recipe_options tables portions overlap md check datasets evaluate info lammps
+  learning_curve merge predict train tune update
 """
 # Convenience methods of a potential reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {

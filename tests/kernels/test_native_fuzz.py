@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
     (_why := native.why_not(torch.device("cpu"), torch.float32)) is not None, reason=f"native kernels: {_why}"
 )
 
-GROUPS = ["features", "tangents", "environments", "predictor", "small"]
+GROUPS = ["features", "tangents", "environments", "predictor", "load", "small"]
 SEED = int(os.environ.get("QML_FUZZ_SEED", "0"))
 
 

@@ -3,6 +3,7 @@
 
 #include "predict/buffer.hpp"
 #include "abi/representation.hpp"
+#include "predict/repulsion.hpp"
 
 #include <vector>
 
@@ -25,6 +26,7 @@ template <class real> struct ModelIn {
   std::vector<Buffer<real>> lift;          // the transposes
   std::vector<qml_feature_map> maps;       // by element; their arrays are in `arrays`
   std::vector<const real *> weights;       // by element, in `arrays`
+  Repulsion repulsion;                     // empty: none
 
 private:
   std::vector<std::vector<real>> arrays;

@@ -1,6 +1,7 @@
 // Energies, forces and virials from pairs of atoms, in tiles of centres.
 #pragma once
 
+#include "predict/engine_lists.hpp"
 #include "predict/neighbours.hpp"
 #include "predict/tile.hpp"
 
@@ -21,6 +22,7 @@ class Engine {
 public:
   virtual ~Engine() = default;
   virtual void run(const PairList &pairs, const Wanted &wanted, int threads) = 0;
+  virtual void set_repulsion(const Repulsion &repulsion) = 0;
 };
 
 template <class real> class EngineIn final : public Engine {
@@ -28,6 +30,7 @@ public:
   EngineIn(const qml_model &given, const CheckedRepresentation &representation, const KernelTable<real> &kernels)
       : model(given, representation, kernels) {}
   void run(const PairList &pairs, const Wanted &wanted, int threads) override;
+  void set_repulsion(const Repulsion &repulsion) override { model.repulsion = repulsion; }
 
 private:
   ModelIn<real> model;
@@ -53,7 +56,10 @@ struct qml_predictor {
   std::unique_ptr<qml::Engine> engine;
   qml::RepresentationShape shape;
   std::vector<double> baseline;
+  std::vector<int32_t> atomic_numbers; // of the elements; empty where they are not known
   double skin;
+  int32_t precision;
   qml::NeighbourList list;
   qml::Buffer<double> atom_energies, forces;
+  qml::EngineLists lists;
 };

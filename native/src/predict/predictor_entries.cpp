@@ -1,115 +1,13 @@
-// The C interface of the predictor: models and structures are checked here and trusted inside.
+// The C interface of prediction: structures and pairs are checked here and trusted inside.
 #include "abi/checks.hpp"
-#include "predict/predictor.hpp"
+#include "predict/handles.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <map>
 
 namespace qml {
 namespace {
-
-// Predictors that exist. A handle that was destroyed, or never made, is refused instead of followed, and one that is in
-// use lives until its call returns.
-class Registry {
-public:
-  qml_predictor *add(std::shared_ptr<qml_predictor> predictor) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    return (alive[predictor.get()] = predictor).get();
-  }
-  std::shared_ptr<qml_predictor> find(const qml_predictor *handle) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    const auto found = alive.find(handle);
-    return found == alive.end() ? nullptr : found->second;
-  }
-  // The last owner of what it returns destroys it, outside of the lock.
-  std::shared_ptr<qml_predictor> remove(const qml_predictor *handle) {
-    const std::lock_guard<std::mutex> lock(mutex);
-    const auto found = alive.find(handle);
-    if (found == alive.end()) return nullptr;
-    const std::shared_ptr<qml_predictor> out = found->second;
-    alive.erase(found);
-    return out;
-  }
-
-private:
-  std::mutex mutex;
-  std::map<const qml_predictor *, std::shared_ptr<qml_predictor>> alive;
-};
-
-// Never destroyed: threads may still hold handles when the process ends.
-Registry &registry() {
-  static Registry *one = new Registry;
-  return *one;
-}
-
-std::shared_ptr<qml_predictor> require_alive(const char *function, const qml_predictor *handle) {
-  require(function, "predictor", handle, 1);
-  std::shared_ptr<qml_predictor> found = registry().find(handle);
-  if (!found)
-    fail(QML_BAD_ARGUMENT, "%s: there is no such predictor. It was destroyed, or never created.", function);
-  return found;
-}
-
-// Numbers of a model that stay finite when they are rounded to its precision.
-void require_fits(const char *function, const char *name, const double *values, int64_t count, int32_t precision) {
-  require_finite(function, name, values, count);
-  for (int64_t i = 0; precision == 32 && i < count; ++i)
-    if (!std::isfinite(float(values[i])))
-      fail(QML_NOT_FINITE, "%s: %s has an entry of %g, beyond the range of float.", function, name, values[i]);
-}
-
-void require_fits(const char *function, const qml_feature_map &map, int32_t precision) {
-  require(function, "phases", map.phases, 1);
-  require_fits(function, "phases", static_cast<const double *>(map.phases), map.n_frequencies, precision);
-  if (!std::isfinite(precision == 32 ? double(float(map.amplitude)) : map.amplitude))
-    fail(QML_NOT_FINITE, "%s: an amplitude of %g is beyond the range of float.", function, map.amplitude);
-  if (map.n_transforms == 0)
-    return require_fits(function, "matrix", static_cast<const double *>(map.matrix), map.n_frequencies * map.rank,
-                        precision);
-  require(function, "row_scale", map.row_scale, 1);
-  require_fits(function, "row_scale", static_cast<const double *>(map.row_scale), map.n_frequencies, precision);
-  require_fits(function, "signs", static_cast<const double *>(map.signs), map.n_frequencies * map.n_transforms,
-               precision);
-}
-
-std::unique_ptr<qml_predictor> create(const qml_model *model) {
-  const char *name = "qml_predictor_create";
-  require(name, "model", model, 1);
-  const CheckedRepresentation representation = require_representation(name, model->representation, 64);
-  const int n_elements = representation.shape.n_elements;
-  require_size(name, "rank", model->rank, 1);
-  require(name, "maps", model->maps, 1);
-  require(name, "weights", model->weights, 1);
-  if (model->precision != 32 && model->precision != 64)
-    fail(QML_UNSUPPORTED, "%s: the precision is 32 or 64, got %d.", name, model->precision);
-  if (model->reserved != 0) fail(QML_BAD_ARGUMENT, "%s: reserved must be 0, got %d.", name, model->reserved);
-  if (!(model->skin >= 0) || !(model->skin < farthest))
-    fail(QML_BAD_ARGUMENT, "The skin of a neighbour list is a length in Å, at least 0 and below %g, got %g.", farthest,
-         model->skin);
-  for (int e = 0; e < n_elements; ++e)
-    if (model->maps[e].rank != model->rank)
-      fail(QML_BAD_ARGUMENT, "%s: the map of element %d has rank %lld, the model %lld.", name, e,
-           (long long)model->maps[e].rank, (long long)model->rank);
-  require_fits(name, "projections", model->projections,
-               require_count(name, "projections", {n_elements, representation.shape.size, model->rank}), model->precision);
-  require_finite(name, "baseline", model->baseline, n_elements);
-  for (int e = 0; e < n_elements; ++e) {
-    const qml_feature_map *map = model->maps + e;
-    require_map<double>(name, map);
-    require_fits(name, *map, model->precision);
-    require_fits(name, "weights", model->weights[e], n_features(*map), model->precision);
-  }
-  std::unique_ptr<qml_predictor> out(new qml_predictor);
-  const Kernels &kernels = kernels_in_use();
-  if (model->precision == 32) out->engine.reset(new EngineIn<float>(*model, representation, kernels.f32));
-  else out->engine.reset(new EngineIn<double>(*model, representation, kernels.f64));
-  out->shape = representation.shape;
-  out->baseline.assign(model->baseline, model->baseline + n_elements);
-  out->skin = model->skin;
-  return out;
-}
 
 void require_structures(const Structures &s, int n_elements) {
   const char *name = "qml_predictor_predict";
@@ -135,11 +33,6 @@ void require_structures(const Structures &s, int n_elements) {
         if (!(std::fabs(s.cells[9 * n + 3 * d + axis]) < farthest))
           fail(QML_NOT_FINITE, "Structure %lld has a cell that is NaN or infinite.", (long long)n);
   }
-}
-
-void make_symmetric(double *virial) {
-  for (int a = 0; a < 3; ++a)
-    for (int b = 0; b < a; ++b) virial[3 * a + b] = virial[3 * b + a] = 0.5 * (virial[3 * a + b] + virial[3 * b + a]);
 }
 
 void predict(const qml_predictor *handle, const Structures &s, double *energies, double *atom_energies, double *forces,
@@ -220,27 +113,77 @@ void predict_pairs(const qml_predictor *handle, int64_t n_centres, int64_t n_all
   if (virial) make_symmetric(virial);
 }
 
+// Every index of the lists lies within the atoms: engines that are in order pass this in a hundredth of their step.
+void require_lists(const char *name, const qml_neighbour_lists &lists, int n_elements) {
+  require_size(name, "n_centres", lists.n_centres);
+  require_size(name, "n_all", lists.n_all);
+  require_count(name, "positions", {lists.n_all, 3});
+  require_count(name, "the pairs of atoms with elements", {lists.n_centres, n_elements});
+  if (lists.reserved != 0) fail(QML_BAD_ARGUMENT, "%s: reserved must be 0, got %d.", name, lists.reserved);
+  if (lists.n_all > std::numeric_limits<int32_t>::max() || lists.n_centres > std::numeric_limits<int32_t>::max())
+    fail(QML_UNSUPPORTED, "%s: %lld atoms are too many for one call.", name, (long long)lists.n_all);
+  require(name, "centres", lists.centres, lists.n_centres);
+  require(name, "counts", lists.counts, lists.n_centres);
+  require(name, "neighbours", lists.neighbours, lists.n_centres);
+  require(name, "element", lists.element, lists.n_all);
+  require_finite(name, "positions", lists.positions, 3 * lists.n_all);
+  for (int64_t i = 0; i < lists.n_all; ++i)
+    if (lists.element[i] < -1 || lists.element[i] >= n_elements)
+      fail(QML_BAD_ARGUMENT, "%s: element must lie within -1 ... %d, but that of atom %lld is %d.", name,
+           n_elements - 1, (long long)i, lists.element[i]);
+  for (int64_t i = 0; i < lists.n_centres; ++i) {
+    if (lists.centres[i] < 0 || lists.centres[i] >= lists.n_all || lists.element[lists.centres[i]] < 0)
+      fail(QML_BAD_ARGUMENT, "%s: centre %lld is %d, which is no atom with an element of the model.", name,
+           (long long)i, lists.centres[i]);
+    require_size(name, "counts", lists.counts[i]);
+    require(name, "neighbours", lists.neighbours[i], lists.counts[i]);
+    for (int32_t k = 0; k < lists.counts[i]; ++k) {
+      const int32_t atom = lists.neighbours[i][k] & lists.mask;
+      if (atom < 0 || atom >= lists.n_all)
+        fail(QML_BAD_ARGUMENT, "%s: neighbours lie within 0 ... %lld, but one of centre %lld is %d.", name,
+             (long long)lists.n_all - 1, (long long)i, atom);
+    }
+  }
+}
+
+void predict_lists(const qml_predictor *handle, const qml_neighbour_lists *given, double *atom_energies, double *forces,
+                   double *virial, double *atom_virials, int32_t threads) {
+  const char *name = "qml_predictor_predict_lists";
+  const std::shared_ptr<qml_predictor> predictor = require_alive(name, handle);
+  const std::lock_guard<std::mutex> lock(predictor->one_call);
+  require(name, "lists", given, 1);
+  require_threads(name, threads);
+  const int n_elements = predictor->shape.n_elements;
+  require_lists(name, *given, n_elements);
+  const int64_t n = given->n_centres, n_all = given->n_all;
+  require(name, "atom_energies", atom_energies, n);
+
+  EngineLists &lists = predictor->lists;
+  lists.sort(*given, n_elements, predictor->shape.cutoff, threads);
+  // forces on centres, then those on neighbours; virials of each centre
+  double *all = forces ? lists.forces(n + n_all) : nullptr;
+  double *virials = atom_virials ? atom_virials : virial ? lists.virials(n) : nullptr;
+  if (all) std::fill(all, all + 3 * (n + n_all), 0.0);
+  if (virials) std::fill(virials, virials + 9 * n, 0.0);
+  for (int64_t i = 0; i < n; ++i) atom_energies[i] = predictor->baseline[size_t(lists.element()[i])];
+  predictor->engine->run({n, lists.element(), lists.segments(), lists.neighbour(), lists.vectors(), nullptr},
+                         {atom_energies, all, virials, lists.own_group()}, threads);
+  if (forces) {
+    std::copy(all + 3 * n, all + 3 * (n + n_all), forces);
+    for (int64_t i = 0; i < n; ++i)
+      for (int axis = 0; axis < 3; ++axis) forces[3 * int64_t(given->centres[i]) + axis] += all[3 * i + axis];
+  }
+  if (virial) std::fill(virial, virial + 9, 0.0);
+  for (int64_t i = 0; virials && i < n; ++i) {
+    make_symmetric(virials + 9 * i);
+    for (int k = 0; virial && k < 9; ++k) virial[k] += virials[9 * i + k];
+  }
+}
+
 } // namespace
 } // namespace qml
 
 extern "C" {
-
-int32_t qml_predictor_create(const qml_model *model, qml_predictor **out) {
-  return qml::guarded([&] {
-    qml::require("qml_predictor_create", "out", out, 1);
-    *out = nullptr;
-    *out = qml::registry().add(qml::create(model));
-  });
-}
-
-void qml_predictor_destroy(qml_predictor *predictor) { qml::registry().remove(predictor); }
-
-int64_t qml_predictor_lists_made(const qml_predictor *predictor) {
-  const std::shared_ptr<qml_predictor> found = qml::registry().find(predictor);
-  if (!found) return 0;
-  const std::lock_guard<std::mutex> lock(found->one_call); // a call in another thread may be listing neighbours
-  return found->list.made();
-}
 
 int32_t qml_predictor_predict(qml_predictor *predictor, int64_t n_structures, const int64_t *offsets,
                               const int64_t *element, const double *positions, const double *cells,
@@ -259,5 +202,11 @@ int32_t qml_predictor_predict_pairs(qml_predictor *predictor, int64_t n_centres,
     qml::predict_pairs(predictor, n_centres, n_all, element, segments, neighbour, vectors, atom_energies, forces,
                        virial, threads);
   });
+}
+
+int32_t qml_predictor_predict_lists(qml_predictor *predictor, const qml_neighbour_lists *lists, double *atom_energies,
+                                    double *forces, double *virial, double *atom_virials, int32_t threads) {
+  return qml::guarded(
+      [&] { qml::predict_lists(predictor, lists, atom_energies, forces, virial, atom_virials, threads); });
 }
 }

@@ -2,6 +2,7 @@
 #include "predict/tile.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 namespace qml {
@@ -14,6 +15,8 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
   const void *parameters = model.parameters.get();
   sort(model, pairs, first, last);
   measure(pairs, n_elements, first, last);
+  close_.clear();
+  if (!model.repulsion.empty()) hold_apart(model.repulsion, pairs, n_elements, first, last, atom_energies);
   const int64_t *centre = centre_.begin(), *segments = segments_.begin(), apart = n_elements + 1;
   real *values = values_.room(n_rows * size), *projected = projected_.room(n_rows * model.rank);
   real *slope = slope_.room(n_rows * model.rank);
@@ -27,6 +30,7 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
   real *gradient = out.by_pair + 3 * (pairs.segments[first * n_elements] - out.first_pair);
   multiply(model, model.lift, model.rank, size, slope, values, threads);
   model.environments.pullback(parameters, n_rows, segments, apart, vectors_.begin(), values, gradient, threads);
+  let_go(gradient);
   sum_gradients(pairs, n_elements, first, last, gradient, out);
 }
 
@@ -64,6 +68,40 @@ template <class real> void Tile<real>::measure(const PairList &pairs, int n_elem
     for (int64_t pair = segments[i * n_elements]; pair < segments[(i + 1) * n_elements]; ++pair, out += 3) {
       const double *other = pairs.places + 3 * int64_t(pairs.neighbour[pair]);
       out[0] = real(other[0] - x), out[1] = real(other[1] - y), out[2] = real(other[2] - z);
+    }
+  }
+}
+
+// Adds the repulsion of close pairs, and lengthens their vectors to what the learnt part is to see.
+template <class real>
+void Tile<real>::hold_apart(const Repulsion &repulsion, const PairList &pairs, int n_elements, int64_t first,
+                            int64_t last, double *atom_energies) {
+  const int64_t *segments = pairs.segments, first_pair = segments[first * n_elements];
+  for (int64_t i = first; i < last; ++i) {
+    const double *limits = repulsion.limits(pairs.element[i]);
+    for (int e = 0; e < n_elements; ++e)
+      for (int64_t p = segments[i * n_elements + e]; p < segments[i * n_elements + e + 1]; ++p) {
+        real *v = vectors_.begin() + 3 * (p - first_pair);
+        const double x = double(v[0]), y = double(v[1]), z = double(v[2]);
+        if (!(x * x + y * y + z * z < limits[e])) continue;
+        ClosePair pair = {p - first_pair, {x, y, z}, 1, 1, 0};
+        atom_energies[i] += repulsion.energy(pairs.element[i], e, pair);
+        for (int axis = 0; axis < 3; ++axis) v[axis] = real(pair.ratio * pair.vector[axis]);
+        close_.push_back(pair);
+      }
+  }
+}
+
+// Puts the vectors of close pairs back, and turns gradients by what was seen into gradients by what is.
+template <class real> void Tile<real>::let_go(real *gradient) {
+  for (const ClosePair &pair : close_) {
+    real *v = vectors_.begin() + 3 * pair.pair, *g = gradient + 3 * pair.pair;
+    const double *x = pair.vector, r2 = x[0] * x[0] + x[1] * x[1] + x[2] * x[2];
+    const double along = (double(g[0]) * x[0] + double(g[1]) * x[1] + double(g[2]) * x[2]) / r2;
+    const double radial = (pair.slope - pair.ratio) * along + pair.force / std::sqrt(r2);
+    for (int axis = 0; axis < 3; ++axis) {
+      g[axis] = real(pair.ratio * double(g[axis]) + radial * x[axis]);
+      v[axis] = real(x[axis]);
     }
   }
 }

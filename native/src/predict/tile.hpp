@@ -39,7 +39,11 @@ private:
   Buffer<real> projected_, slope_;                // (rows, rank)
   Buffer<double> energy_;                         // (rows)
   Buffer<Product<real>> products_;
+  std::vector<ClosePair> close_;
 
+  void hold_apart(const Repulsion &repulsion, const PairList &pairs, int n_elements, int64_t first, int64_t last,
+                  double *atom_energies);
+  void let_go(real *gradient);
   void sort(const ModelIn<real> &model, const PairList &pairs, int64_t first, int64_t last);
   void measure(const PairList &pairs, int n_elements, int64_t first, int64_t last);
   void multiply(const ModelIn<real> &model, const std::vector<Buffer<real>> &matrices, int64_t depth, int64_t columns,

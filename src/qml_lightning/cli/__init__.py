@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from . import datasets, evaluate, info, learning_curve, merge, predict, train, tune, update
+from . import check, datasets, evaluate, info, lammps, learning_curve, md, merge, predict, train, tune, update
 from .failures import explain, signals_raised
 from .screen import teaching
 
@@ -22,6 +22,7 @@ Input: a file of structures with energies and forces. Output: a potential for mo
   qml-lightning train ethanol:train --model ethanol.safetensors
   qml-lightning evaluate ethanol.safetensors ethanol:test
   qml-lightning predict ethanol.safetensors mine.xyz -o predicted.extxyz
+  qml-lightning md ethanol.safetensors mine.xyz -o run.extxyz --steps 10000
 
 [bold]Exit codes[/bold]
 
@@ -39,7 +40,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (train, evaluate, predict, learning_curve, tune, update, merge, info, datasets):
+for module in (train, evaluate, predict, learning_curve, tune, update, merge, info, datasets, md, check, lammps):
     app.command(name=module.__name__.rpartition(".")[2].replace("_", "-"), help=module.HELP)(module.command)
 
 

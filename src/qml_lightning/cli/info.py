@@ -86,6 +86,16 @@ def _model(path: Path, as_json: bool) -> None:
         ) from problem
 
 
+def _close(potential: Potential | ExactPotential) -> str:
+    """Distances below which atoms repel each other, in words."""
+    if potential.repulsion is None:
+        return "no repulsion"
+    n, outer = len(potential.elements), potential.repulsion.outer
+    pairs = [(i, j) for i in range(n) for j in range(i, n)]
+    names = [f"{symbol(potential.elements[i])}–{symbol(potential.elements[j])}" for i, j in pairs]
+    return "repulsion below " + ", ".join(f"{name} {outer[i, j]:.2f} Å" for name, (i, j) in zip(names, pairs))
+
+
 def _show_model(path: Path, header: dict[str, Any], potential: Potential | ExactPotential, as_json: bool) -> None:
     explained = {symbol(z): float(part) for z, part in zip(potential.elements, potential.projection.explained)}
     reference = {symbol(z): float(e) for z, e in zip(potential.elements, potential.baseline.energies)}
@@ -97,7 +107,7 @@ def _show_model(path: Path, header: dict[str, Any], potential: Potential | Exact
         found = str(header["provenance"].get("data", {}).get("references", ""))
         told = [model_facts(path.name, _with_checksum(header), explained)]
         told += choice_table(header["provenance"].get("choice"))
-    show(*told, facts("Reference energies", {"atoms": energies, "found by": found}))
+    show(*told, facts("Reference energies", {"atoms": energies, "found by": found, "close pairs": _close(potential)}))
 
 
 def _with_checksum(header: dict[str, Any]) -> dict[str, Any]:

@@ -88,6 +88,9 @@ def command(
             metavar="tell|drop|stop|keep",
         ),
     ] = "tell",
+    repulsion: Annotated[
+        bool, Option(help="Let atoms repel each other where they are closer than any in the data.")
+    ] = True,
     plan: Annotated[bool, Option("--plan", help="Only tell solver and cost of the fit, and the reason.")] = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -114,7 +117,8 @@ def command(
         on = device if ranks is None else ranks.device
         how: dict[str, Any] = {"basis": basis, "device": on, "kernels": machine.kernels, "ranks": ranks}
         # all that can fail without data, fails now
-        request = api.Request.of(wanted, outliers=outliers, **learning, **limits, **keeping, **how)  # type: ignore[arg-type]
+        told = {"outliers": outliers, "repulsion": repulsion}
+        request = api.Request.of(wanted, **told, **learning, **limits, **keeping, **how)  # type: ignore[arg-type]
         kernels_for(device, request.start.dtype, machine.kernels)
         with resumable(request.keep.checkpoint):
             tell("reading", 0, 1)

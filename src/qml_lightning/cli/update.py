@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from ..datasets import Dataset
     from ..model.potential import Potential
+    from ..model.repulsion import Repulsion
 
 HELP = teaching(
     """Add structures to an earlier fit, or take them out again, without the data it was made from.
@@ -61,6 +62,13 @@ def _trained_on(earlier: Potential, data: Dataset | None, remove: bool) -> Tenso
         return earlier.trained_on
     new = geometry_fingerprints(data.structures)
     return earlier.trained_on[~torch.isin(earlier.trained_on, new)] if remove else torch.cat([earlier.trained_on, new])
+
+
+def _repulsion(earlier: Potential, data: Dataset | None, remove: bool) -> Repulsion | None:
+    """Repulsion of close pairs, which leaves new structures alone; as it was where structures are taken out."""
+    if data is None or remove or earlier.repulsion is None:
+        return earlier.repulsion
+    return earlier.repulsion.and_below(data.structures, earlier.recipe.representation.cutoff)
 
 
 @spread
@@ -113,7 +121,8 @@ def command(
         potential = solved(gathered, recipe, None if ridge is None else Ridge(ridge), use_up=True)
         about = {"kernels": kernels, "device": str(device), "seconds": round(time.perf_counter() - started, 3)}
         provenance = replace(potential.provenance, **about)  # type: ignore[arg-type]
-        potential = replace(potential, provenance=provenance, trained_on=_trained_on(earlier, dataset, remove))
+        known = {"trained_on": _trained_on(earlier, dataset, remove), "repulsion": _repulsion(earlier, dataset, remove)}
+        potential = replace(potential, provenance=provenance, **known)  # type: ignore[arg-type]
         save(potential, path, overwrite=True)
         return potential
 

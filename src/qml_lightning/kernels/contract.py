@@ -233,6 +233,8 @@ class PredictorModel:
     maps: Sequence[FeatureMap]  # of each element
     weights: Sequence[Tensor]  # of each element, (n_features,)
     baseline: Tensor  # (elements,) energies of the lone atoms
+    # atomic numbers, and distances (elements, elements) between which the repulsion of close pairs is switched on
+    repulsion: tuple[Sequence[int], Tensor, Tensor] | None = None
 
 
 class Kernels(Protocol):

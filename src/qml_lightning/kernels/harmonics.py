@@ -54,7 +54,8 @@ def coupling(one: int, two: int, three: int) -> Tensor:
     parts = [values[:, of_degree(degree)] for degree in (one, two, three)]
     found: Tensor = torch.einsum("q,qa,qb,qc->abc", torch.from_numpy(np.repeat(weight, 16)), *parts)
     found[found.abs() < 1e-12] = 0.0
-    return found / found.norm()
+    norm: Tensor = found.norm()
+    return found.div_(norm)
 
 
 def paths(l_max: int) -> list[tuple[int, int, int]]:

@@ -20,10 +20,13 @@ from .potential import Model, Potential
 from .projection import Projection
 from .provenance import Provenance
 from .recipe import Recipe, dtype_of
+from .repulsion import Repulsion
 
 FORMAT = "qml-lightning"
-# Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind.
-FORMAT_VERSION = 3
+# Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind;
+# 4: repulsion of close pairs. A file says the lowest version that can read it.
+FORMAT_VERSION = 4
+WITHOUT_REPULSION = 3
 HEAVIEST = 118  # atomic number
 TRAINED_ON = "trained_on"  # name of a tensor
 # First part of the names of tensors that belong to the representation.
@@ -34,7 +37,7 @@ def common_header(model: Model, kind: str, recipe: Mapping[str, Any]) -> dict[st
     """JSON header of a model of any kind."""
     return {
         "format": FORMAT,
-        "format_version": FORMAT_VERSION,
+        "format_version": WITHOUT_REPULSION if model.repulsion is None else FORMAT_VERSION,
         "kind": kind,
         "units": {"energy": INTERNAL.energy, "length": INTERNAL.length},
         "elements": list(model.elements),
@@ -74,6 +77,7 @@ def tensors_of(potential: Potential) -> dict[str, Tensor]:
         "baseline": potential.baseline.energies,
         **basis_tensors(potential.basis),
         **trained_on_tensor(potential),
+        **repulsion_tensors(potential),
     }
 
 
@@ -86,7 +90,27 @@ def read_potential(header: Mapping[str, Any], file: Any) -> Potential:
         read_baseline(file, basis.elements, "baseline"),
         Provenance.from_dict(header["provenance"]),
         read_trained_on(file),
+        read_repulsion(file, basis.elements, basis.recipe.representation.cutoff),
     )
+
+
+def repulsion_tensors(model: Model) -> dict[str, Tensor]:
+    """Distances of close pairs, if the model has a repulsion."""
+    if model.repulsion is None:
+        return {}
+    return {"repulsion.outer": model.repulsion.outer, "repulsion.inner": model.repulsion.inner}
+
+
+def read_repulsion(file: Any, elements: tuple[int, ...], cutoff: float) -> Repulsion | None:
+    """Repulsion of close pairs; None in files without one. A KeyError if its distances make no sense."""
+    if "repulsion.outer" not in file.keys():  # noqa: SIM118 (not a dict)
+        return None
+    shape = (len(elements), len(elements))
+    outer, inner = (read_tensor(file, f"repulsion.{name}", shape).double() for name in ("outer", "inner"))
+    ordered = bool(((inner > 0) & (inner < outer) & (outer <= cutoff)).all())
+    if not ordered or not torch.equal(outer, outer.T) or not torch.equal(inner, inner.T):
+        raise KeyError("repulsion with 0 < inner < outer")
+    return Repulsion(elements, outer.contiguous(), inner.contiguous())
 
 
 def trained_on_tensor(model: Model) -> dict[str, Tensor]:
@@ -126,11 +150,8 @@ def read_basis(header: Mapping[str, Any], file: Any) -> Basis:
     maps = tuple(
         FeatureMap(paired=features.paired, **{name: tensor[e] for name, tensor in read.items()}) for e in range(n)
     )
-    drawn = {
-        name.removeprefix(REPRESENTATION): file.get_tensor(name)
-        for name in file.keys()  # noqa: SIM118 (not a dict)
-        if name.startswith(REPRESENTATION)
-    }
+    shapes = recipe.representation.shapes(n)
+    drawn = {name: read_tensor(file, REPRESENTATION + name, shape) for name, shape in shapes.items()}
     size = recipe.representation.arguments(n, drawn).size
     return Basis(elements, recipe, read_axes(file, size, n, recipe.rank), maps, drawn)
 

@@ -21,6 +21,7 @@ from .predictor import LocalModel, Prediction, Predictor
 from .projection import Projection
 from .provenance import Provenance
 from .recipe import Precision, Recipe
+from .repulsion import Repulsion
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -40,6 +41,7 @@ class Model(Protocol):
     baseline: Baseline
     provenance: Provenance
     trained_on: Tensor | None
+    repulsion: Repulsion | None = None
 
     def on(
         self,
@@ -111,6 +113,7 @@ class Potential(Model):
     baseline: Baseline
     provenance: Provenance = field(default_factory=Provenance)
     trained_on: Tensor | None = None  # (structures,) int64, `geometry_fingerprints` of the training structures
+    repulsion: Repulsion | None = None  # of pairs closer than any in the training data
 
     @property
     def elements(self) -> tuple[int, ...]:  # type: ignore[override]  # frozen: nobody sets it
@@ -161,5 +164,6 @@ class Potential(Model):
             self.basis.maps,
             [self.weights[basis.columns(e)] for e in range(len(basis.elements))],
             self.baseline.energies,
+            None if self.repulsion is None else (self.elements, self.repulsion.outer, self.repulsion.inner),
         )
         return basis.kernels.predictor(model, basis.projections.dtype, skin)

@@ -135,6 +135,11 @@ class Predictor:
         basis = self.basis
         element = element_indices(structures.numbers, basis.elements).to(basis.device)
         segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
+        close = None
+        if (repulsion := self.potential.repulsion) is not None:
+            index = element_indices(structures.numbers, basis.elements)
+            close = repulsion.close(index[pairs.centre], index[pairs.neighbour], pairs.vector)
+            vectors = vectors if close is None else close.held_apart(vectors)
         values = basis.kernels.environments(basis.arguments, structures.n_atoms, segments, vectors)
         rho = project(basis.projections, values, element)
         energy = torch.zeros(structures.n_atoms, dtype=torch.float64, device=basis.device)
@@ -143,6 +148,8 @@ class Predictor:
             atoms = (element == e).nonzero()[:, 0]
             energy[atoms], slope[atoms] = self._local(e, rho[atoms].contiguous())
         atom_energies = energy.cpu() + self.potential.baseline.per_atom(structures)
+        if close is not None:
+            atom_energies.index_add_(0, pairs.centre[close.which], close.energy)
         energies = torch.zeros(len(structures), dtype=torch.float64)
         energies.index_add_(0, structures.structure_of_atom, atom_energies)
         if not (forces or stress):
@@ -151,6 +158,7 @@ class Predictor:
             basis.arguments, structures.n_atoms, segments, vectors, lift(basis.projections, slope, element)
         )
         gradient = gradient.double().cpu()
+        gradient = gradient if close is None else close.gradient(gradient)
         return Prediction(
             energies,
             atom_energies,

@@ -14,12 +14,12 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ...errors import InputError, QMLError, ResourceError
+from ...errors import InputError, ModelError, QMLError, ResourceError
 
-ABI_VERSION = 3
+ABI_VERSION = 4
 DENSITY_PADDING = 16  # QML_DENSITY_PADDING of the C header
 _LIBRARY = "libqml_lightning.so"
-_ERRORS: dict[int, type[QMLError]] = {1: InputError, 2: InputError, 3: ResourceError}
+_ERRORS: dict[int, type[QMLError]] = {1: InputError, 2: InputError, 3: ResourceError, 5: ModelError}
 # Suffixes of kernels, by the type of the environments and of what features and tangents are multiplied with.
 SUFFIXES = {
     (torch.float32, torch.float32): "f32",
@@ -47,10 +47,20 @@ PRODUCTS = {
 }
 OTHERS = {
     "predictor_create": "struct* struct*",
+    "predictor_load": "char* int32 double struct*",
+    "predictor_set_repulsion": "struct* int32* double* double*",
     "predictor_predict": "struct* int64 int64* int64* double* double* uint8* double* double* double* double* int32",
     "predictor_predict_pairs": "struct* int64 int64 int64* int64* int32* double* double* double* double* int32",
+    "predictor_predict_lists": "struct* struct* double* double* double* double* int32",
 }
-_NUMBERS = {"int64": c_int64, "int32": c_int32}
+# Questions about a predictor: what the answer is.
+ANSWERS = {
+    "predictor_lists_made": c_int64,
+    "predictor_n_elements": c_int32,
+    "predictor_cutoff": c_double,
+    "predictor_precision": c_int32,
+}
+_NUMBERS = {"int64": c_int64, "int32": c_int32, "double": c_double, "char*": c_char_p}
 _TENSORS = {"int64*": torch.int64, "int32*": torch.int32, "double*": torch.float64, "uint8*": torch.bool}
 
 
@@ -111,6 +121,18 @@ class ModelStruct(Structure):
     ]
 
 
+class NeighbourListsStruct(Structure):
+    """qml_neighbour_lists of the C header."""
+
+    _fields_ = [
+        *((name, c_int64) for name in ("n_centres", "n_all")),
+        *((name, c_void_p) for name in ("centres", "counts")),
+        ("neighbours", ctypes.POINTER(c_void_p)),
+        *((name, c_int32) for name in ("mask", "reserved")),
+        *((name, c_void_p) for name in ("element", "positions")),
+    ]
+
+
 @functools.cache
 def library() -> ctypes.CDLL:
     """The shared library: that of the environment variable QML_LIGHTNING_LIBRARY, or the one inside this package.
@@ -141,7 +163,10 @@ def library() -> ctypes.CDLL:
         )
     loaded.qml_last_error.restype = loaded.qml_isa.restype = c_char_p
     loaded.qml_use_isa.argtypes = [c_char_p]
-    loaded.qml_predictor_lists_made.argtypes, loaded.qml_predictor_lists_made.restype = [c_void_p], c_int64
+    for name, answer in ANSWERS.items():
+        question = getattr(loaded, f"qml_{name}")
+        question.argtypes, question.restype = [c_void_p], answer
+    loaded.qml_predictor_atomic_number.argtypes = [c_void_p, c_int32]
     loaded.qml_predictor_destroy.argtypes, loaded.qml_predictor_destroy.restype = [c_void_p], None
     for name, parameters in signatures().items():
         function = getattr(loaded, name, None)
@@ -193,7 +218,7 @@ def use_instruction_set(name: str) -> None:
 def check(code: int) -> None:
     """Raise the error that the library reported, if any."""
     if code != 0:
-        raise _ERRORS.get(code, InputError)(library().qml_last_error().decode())
+        raise _ERRORS.get(code, InputError)(library().qml_last_error().decode(errors="replace"))
 
 
 def call(name: str, dtype: torch.dtype, *arguments: object, wide: torch.dtype | None = None) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import weakref
-from ctypes import byref, c_void_p, pointer
+from ctypes import byref, c_int32, c_void_p, pointer
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -41,7 +43,46 @@ class NativePredictor:
         )
         self._handle = c_void_p()
         check(library().qml_predictor_create(byref(struct), byref(self._handle)))
+        self._destroy_at_the_end()
+        if model.repulsion is not None:
+            numbers, outer, inner = model.repulsion
+            for name, distances in {"outer": outer, "inner": inner}.items():
+                shaped(name, distances, n, n)
+            given = (c_int32 * n)(*numbers), address(outer, _DOUBLE), address(inner, _DOUBLE)
+            check(library().qml_predictor_set_repulsion(self._handle, *given))
+
+    @classmethod
+    def load(cls, path: str | Path, dtype: torch.dtype | None = None, skin: float = 0.0) -> NativePredictor:
+        """Predictor of a model file that the library reads by itself, as engines written in C++ have it read.
+
+        `dtype`: None for the precision that the file asks for.
+        """
+        made = cls.__new__(cls)
+        made._handle = c_void_p()
+        bits = {None: 0, torch.float32: 32, torch.float64: 64}[dtype]
+        check(library().qml_predictor_load(os.fsencode(path), bits, skin, byref(made._handle)))
+        made._n_elements = int(library().qml_predictor_n_elements(made._handle))
+        made._destroy_at_the_end()
+        return made
+
+    def _destroy_at_the_end(self) -> None:
         weakref.finalize(self, library().qml_predictor_destroy, c_void_p(self._handle.value))
+
+    @property
+    def elements(self) -> tuple[int, ...]:
+        """Atomic numbers of a predictor from a file; zeros if it was made from tensors."""
+        number = library().qml_predictor_atomic_number
+        return tuple(int(number(self._handle, element)) for element in range(self._n_elements))
+
+    @property
+    def cutoff(self) -> float:
+        """Largest distance of a neighbour that counts, in Å."""
+        return float(library().qml_predictor_cutoff(self._handle))
+
+    @property
+    def precision(self) -> int:
+        """Bits of the numbers that it computes with, 32 or 64."""
+        return int(library().qml_predictor_precision(self._handle))
 
     def _run(self, name: str, *arguments: int | Tensor | None) -> None:
         given = addresses(OTHERS[name].split()[1:], arguments)

@@ -30,7 +30,11 @@ class Representation(Protocol):
         """Largest distance of a neighbour that counts, in Å."""
 
     def draw(self, n_elements: int, seed: int) -> dict[str, Tensor]:
-        """Random tensors that belong to the representation, float64 on the CPU; they are stored with a model."""
+        """Tensors that belong to the representation, float64 on the CPU; they are stored with a model."""
+        ...
+
+    def shapes(self, n_elements: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of these tensors."""
         ...
 
     def arguments(self, n_elements: int, drawn: Mapping[str, Tensor]) -> RepresentationArguments:

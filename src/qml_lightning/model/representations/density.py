@@ -69,23 +69,40 @@ class Density:
         )
 
     def draw(self, n_elements: int, seed: int) -> dict[str, Tensor]:
-        """Mixing of elements and radial functions into channels, (elements, n_radial, channels)."""
+        """Mixing of elements and radial functions into channels, tables of the radial functions, weights.
+
+        Only the mixing is random. The rest is stored as well, so that a model needs no formula to be read.
+        """
         random = np.random.default_rng([seed, 1])
         normal = random.standard_normal((n_elements, self.n_radial, self.n_channels))
-        return {"mixing": torch.from_numpy(normal / math.sqrt(self.n_radial))}
+        pair = self._functions(self.n_pair, self.pair_width, self.pair_decay, self.cutoff)
+        radial = self._functions(self.n_radial, self.width, self.decay, self.density_cutoff)
+        return {
+            "mixing": torch.from_numpy(normal / math.sqrt(self.n_radial)),
+            "pair_table": self.pair_weight * hermite_table(pair, self.cutoff),
+            "radial_table": hermite_table(radial, self.density_cutoff),
+            "weights": self._weights(),
+        }
+
+    def shapes(self, n_elements: int) -> dict[str, tuple[int, ...]]:
+        """Shapes of these tensors."""
+        return {
+            "mixing": (n_elements, self.n_radial, self.n_channels),
+            "pair_table": (INTERVALS, 6, self.n_pair),
+            "radial_table": (INTERVALS, 6, self.n_radial),
+            "weights": (len(self._weights()),),
+        }
 
     def arguments(self, n_elements: int, drawn: Mapping[str, Tensor]) -> DensityArguments:
         """Arguments of the kernels, for `n_elements` elements."""
-        pair = self._functions(self.n_pair, self.pair_width, self.pair_decay, self.cutoff)
-        radial = self._functions(self.n_radial, self.width, self.decay, self.density_cutoff)
         return DensityArguments(
             self.density_cutoff,
             self.cutoff,
             self.l_max,
-            self.pair_weight * hermite_table(pair, self.cutoff),
-            hermite_table(radial, self.density_cutoff),
+            drawn["pair_table"],
+            drawn["radial_table"],
             drawn["mixing"],
-            self._weights(),
+            drawn["weights"],
         )
 
     def _weights(self) -> Tensor:

@@ -66,6 +66,10 @@ class FCHL19:
         """No tensors: nothing in FCHL19 is random."""
         return {}
 
+    def shapes(self, n_elements: int) -> dict[str, tuple[int, ...]]:
+        """No shapes: there are no tensors."""
+        return {}
+
     def arguments(self, n_elements: int, drawn: Mapping[str, Tensor] = MappingProxyType({})) -> FCHL19Arguments:
         """Arguments of the kernels, for `n_elements` elements."""
         weight3 = self.weight3 * math.sqrt(self.eta3 / math.pi)

@@ -1,0 +1,105 @@
+// The reader of model files, the twin of model/file.py.
+#include "file/model_file.hpp"
+
+#include "abi/checks.hpp"
+#include "abi/representation.hpp"
+
+#include <cmath>
+
+namespace qml {
+namespace {
+
+const char format[] = "qml-lightning";
+constexpr int64_t newest_version = 4;
+constexpr int64_t heaviest = 118; // atomic number
+
+std::vector<int32_t> read_elements(const TensorFile &file) {
+  const Json *elements = file.header().find("elements");
+  if (!elements || elements->kind != Json::list || elements->items.empty()) file.altered("elements");
+  std::vector<int32_t> out;
+  for (const Json &item : elements->items) {
+    if (item.kind != Json::number || !item.is_whole || item.whole < (out.empty() ? 1 : out.back() + 1) ||
+        item.whole > heaviest)
+      file.altered("elements");
+    out.push_back(int32_t(item.whole));
+  }
+  return out;
+}
+
+int32_t bits_of(const TensorFile &file, const std::string &precision) {
+  if (precision != "float32" && precision != "float64") file.altered("precision");
+  return precision == "float32" ? 32 : 64;
+}
+
+// The precision that predictions of this model need; older files do not tell it, and float64 is always good.
+int32_t read_precision(const TensorFile &file) {
+  if (!file.header().find("prediction")) return 64;
+  return bits_of(file, text_field(file, object_field(file, file.header(), "prediction"), "precision"));
+}
+
+} // namespace
+
+StoredModel::StoredModel(const char *path, int32_t wanted, double skin) : precision(wanted), skin(skin) {
+  const TensorFile file(path, format, newest_version);
+  const Json &header = file.header();
+  if (header.find("kind") && text_field(file, header, "kind") != "features")
+    fail(QML_UNSUPPORTED, "%.250s is a model with explicit kernels, which this library cannot predict with. Use it in "
+         "Python, or train a model with random features.", path);
+  const Json &recipe = object_field(file, header, "recipe");
+  atomic_numbers = read_elements(file);
+  const int32_t n = int32_t(atomic_numbers.size());
+  rank = whole_field(file, recipe, "rank");
+  if (precision == 0) precision = read_precision(file);
+  stored = read_representation(file, object_field(file, recipe, "representation"), n);
+  representation = {stored.kind, 0, stored.parameters.get()};
+  const int64_t size = require_representation(path, &representation, 64).shape.size;
+  projections = file.doubles("projection", {n, size, rank});
+  baseline = file.doubles("baseline", {n});
+  read_maps(file, object_field(file, recipe, "features"));
+  if (file.has("repulsion.outer")) {
+    outer = file.doubles("repulsion.outer", {n, n});
+    inner = file.doubles("repulsion.inner", {n, n});
+  }
+}
+
+void StoredModel::read_maps(const TensorFile &file, const Json &features) {
+  const int64_t n = int64_t(atomic_numbers.size()), n_features = whole_field(file, features, "n_features");
+  const bool paired = flag_field(file, features, "paired"), blocks = flag_field(file, features, "blocks");
+  const std::string &method = text_field(file, features, "method");
+  const bool structured = method == "sorf";
+  if (!structured && method != "rff" && method != "orf") file.altered("method");
+  const int64_t n_frequencies = n_features / (1 + paired), n_transforms = whole_field(file, features, "n_transforms");
+  if (n_features < 1 || n_features % (1 + paired) || rank < 1 || (structured && (n_frequencies % rank || !n_transforms)))
+    file.altered("n_features");
+  phases = file.doubles("phases", {n, n_frequencies});
+  if (structured) {
+    signs = file.doubles("signs", {n, n_frequencies / rank, n_transforms, rank});
+    row_scale = file.doubles("row_scale", {n, n_frequencies});
+  } else {
+    matrix = file.doubles("matrix", {n, n_frequencies, rank});
+  }
+  weights = file.doubles("weights", {blocks ? n * n_features : n_features});
+  for (int64_t e = 0; e < n; ++e) {
+    qml_feature_map map = {};
+    map.rank = rank;
+    map.n_frequencies = n_frequencies;
+    map.n_transforms = structured ? int32_t(n_transforms) : 0;
+    map.paired = paired;
+    map.amplitude = std::sqrt(2.0 / double(n_features));
+    if (structured) {
+      map.signs = signs.data() + e * n_frequencies * n_transforms;
+      map.row_scale = row_scale.data() + e * n_frequencies;
+    } else {
+      map.matrix = matrix.data() + e * n_frequencies * rank;
+    }
+    map.phases = phases.data() + e * n_frequencies;
+    maps.push_back(map);
+    weights_of.push_back(weights.data() + (blocks ? e * n_features : 0));
+  }
+}
+
+qml_model StoredModel::as_struct() const {
+  return {&representation, rank, projections.data(), maps.data(), weights_of.data(), baseline.data(), precision, 0, skin};
+}
+
+} // namespace qml

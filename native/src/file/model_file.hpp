@@ -1,0 +1,33 @@
+// A trained potential read from a model file.
+#pragma once
+
+#include "file/representations.hpp"
+#include "isa/kernels.hpp"
+
+namespace qml {
+
+// What qml_model points to, in memory of its own.
+struct StoredModel {
+  // precision: 32, 64, or 0 for that of the file.
+  StoredModel(const char *path, int32_t precision, double skin);
+  StoredModel(const StoredModel &) = delete;
+
+  qml_model as_struct() const;
+
+  std::vector<int32_t> atomic_numbers; // of the elements, ascending
+  std::vector<double> outer, inner;    // distances of close pairs, (elements, elements); empty: the file has none
+
+private:
+  StoredRepresentation stored;
+  qml_representation representation;
+  int64_t rank;
+  int32_t precision;
+  double skin;
+  std::vector<double> projections, signs, row_scale, matrix, phases, weights, baseline;
+  std::vector<qml_feature_map> maps;
+  std::vector<const double *> weights_of;
+
+  void read_maps(const TensorFile &file, const Json &features);
+};
+
+} // namespace qml

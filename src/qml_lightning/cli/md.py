@@ -1,0 +1,120 @@
+"""`qml-lightning md`: molecular dynamics with a trained potential."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from ..errors import InputError
+from ..machine.files import check_output
+from .options import Debug, Json, MachineOptions, Overwrite, checked_precision, spread
+from .screen import facts, progress, show, show_json, teaching, warnings_shown
+
+if TYPE_CHECKING:
+    from ..dynamics.ensembles import MDSettings
+
+HELP = teaching(
+    """Run molecular dynamics of a structure.
+
+Written are a trajectory (.extxyz or .traj) with energies, forces and velocities, a log (OUTPUT.log) and a restart file
+(OUTPUT.restart). A run that was killed goes on with --resume: in NVE to the same bits as if nothing had happened, with
+a thermostat with the same random numbers. --resume with more --steps makes a run longer.
+
+[bold]Ensembles[/bold]
+
+nve: constant energy. langevin, bussi: constant temperature, with friction or by rescaling velocities. npt: bussi with a
+barostat (stochastic rescaling of the cell, isotropic).
+
+[bold]Examples[/bold]
+
+  qml-lightning md ethanol.safetensors ethanol.xyz -o run.extxyz --temperature 300 --steps 20000
+  qml-lightning md ethanol.safetensors ethanol.xyz -o run.extxyz --temperature 300 --steps 20000 --resume
+  qml-lightning md water.safetensors box.extxyz -o npt.traj --ensemble npt --pressure 0.0001 --timestep 0.5
+"""
+)
+DYNAMICS = "Dynamics"
+
+
+@dataclass(frozen=True)
+class DynamicsOptions:
+    """Ensemble and time step."""
+
+    ensemble: Annotated[str, Option(help="nve, langevin, bussi or npt.", rich_help_panel=DYNAMICS)] = "bussi"
+    temperature: Annotated[float, Option(help="K; with nve of the first velocities.", rich_help_panel=DYNAMICS)] = 300.0
+    timestep: Annotated[float, Option(help="fs", rich_help_panel=DYNAMICS)] = 0.5
+    friction: Annotated[float, Option(help="1/fs, of langevin.", rich_help_panel=DYNAMICS)] = 0.01
+    relaxation: Annotated[float, Option(help="fs, of bussi and npt.", rich_help_panel=DYNAMICS)] = 100.0
+    pressure: Annotated[float, Option(help="GPa, of npt.", rich_help_panel=DYNAMICS)] = 0.0
+    pressure_relaxation: Annotated[float, Option(help="fs, of npt.", rich_help_panel=DYNAMICS)] = 1000.0
+    compressibility: Annotated[
+        float, Option(help="1/GPa, of npt: scales its relaxation.", rich_help_panel=DYNAMICS)
+    ] = 0.45
+    seed: Annotated[int, Option(min=0, help="Of velocities and thermostats.", rich_help_panel=DYNAMICS)] = 0
+
+    def settings(self) -> MDSettings:
+        """Settings of the run."""
+        from ..dynamics.ensembles import MDSettings
+
+        return MDSettings(**asdict(self))
+
+
+@spread
+def command(
+    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
+    structure: Annotated[Path, Argument(help="File with a structure.", metavar="STRUCTURE", show_default=False)],
+    output: Annotated[Path, Option("--output", "-o", help="Trajectory to write: .extxyz, .xyz or .traj.")],
+    dynamics: DynamicsOptions,
+    machine: MachineOptions,
+    steps: Annotated[int, Option(min=1, help="Steps of the whole trajectory.")] = 1000,
+    every: Annotated[int, Option(min=1, help="Steps between two frames.")] = 10,
+    restart_every: Annotated[int, Option(min=1, help="Steps between two restart files.")] = 1000,
+    resume: Annotated[bool, Option("--resume", help="Go on from the restart file, if there is one.")] = False,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    if not resume:
+        check_output(output, overwrite)
+    machine.prepare()
+    if machine.device != "cpu" or machine.kernels is not None:
+        raise InputError("md runs on the CPU with the best kernels. Leave out --device and --kernels.")
+    from ..dynamics.run import Run, RunPlan, run_dynamics
+
+    plan = RunPlan(steps, output, every, restart_every, resume)
+    plan.check()
+    atoms = first_structure(structure)
+    settings = dynamics.settings()
+    settings.check(atoms)
+    with progress(shown=not as_json) as tell, warnings_shown():
+        run = Run(model, atoms, settings, checked_precision(machine.precision))
+        done = run_dynamics(run, plan, tell)
+    if as_json:
+        return show_json({"output": str(output), **asdict(done)})
+    told = {
+        "trajectory": f"{output}, {done.steps:,} steps, {done.steps * settings.timestep / 1000:g} ps",
+        "log": str(plan.log),
+        "speed": f"{done.steps_per_second:.3g} steps/s, {done.ns_per_day:.3g} ns/day",
+        "mean temperature": f"{done.temperature:.1f} K",
+        "drift": f"{1000 * done.drift:.3g} meV per atom and ps" if settings.ensemble == "nve" else "",
+        "restart file": f"{plan.restart} (--resume --steps N goes on)",
+    }
+    show(facts(f"Molecular dynamics of {len(atoms)} atoms, {settings.ensemble}", told))
+
+
+def first_structure(path: Path) -> Any:
+    """First structure of a file, without labels; an InputError if it cannot be read."""
+    from ase.io import read
+
+    if not path.is_file():
+        raise InputError(f"There is no file {path}.")
+    try:
+        atoms: Any = read(path, index=0)
+    except Exception as problem:  # ASE raises anything for files that it cannot read
+        raise InputError(f"{path} cannot be read as a structure: {problem}") from problem
+    if len(atoms) == 0:
+        raise InputError(f"{path} has no atoms.")
+    atoms.calc = None
+    return atoms

@@ -1,0 +1,140 @@
+"""Checks of a potential before molecular dynamics: holes, gradients, and conservation of energy."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations_with_replacement
+from typing import TYPE_CHECKING
+
+import numpy as np
+from ase import Atoms, units
+from ase.data import chemical_symbols, covalent_radii
+from ase.md.verlet import VelocityVerlet
+
+from ..model.repulsion import OUTER
+from .ensembles import first_velocities
+from .watch import Unphysical, Watch
+
+if TYPE_CHECKING:
+    from ..model.potential import Model
+
+NEAREST = 0.3  # Å
+HOLE = 1.0  # eV: two atoms alone are no structure of the data, and may attract each other by a little
+BARRIER = 10.0  # eV per atom: what lies behind it is not reached
+GRADIENT = 1e-5  # relative difference of forces and stress from finite differences that rounding explains
+STEPS, TIMESTEP, TEMPERATURE = 400, 0.25, 300.0  # of the short run: fs, K
+DRIFT = 1.0  # meV per atom and ps that is allowed in it
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Outcome of one check."""
+
+    name: str
+    passed: bool
+    words: str
+
+
+def check_model(model: Model, atoms: Atoms | None = None) -> list[Finding]:
+    """Outcomes of all checks; those of a structure only if one is given."""
+    predictor = model.on(precision="float64")
+
+    def energy(one: Atoms) -> float:
+        return predictor.predict(one, forces=False).energies.item()
+
+    found = [_dimer(model, energy, *pair) for pair in combinations_with_replacement(model.elements, 2)]
+    if atoms is not None:
+        found += [_scaled(atoms, energy, "compressed", np.arange(1.0, 0.49, -0.02))]
+        found += [_scaled(atoms, energy, "stretched", np.arange(1.0, 1.51, 0.05))]
+        found += [_gradients(model, atoms), _conservation(model, atoms)]
+    return found
+
+
+def _dimer(model: Model, energy: Callable[[Atoms], float], z: int, other: int) -> Finding:
+    """Energy of two atoms, from the shortest distance of the data (or a bond length) down to NEAREST."""
+    i, j = model.elements.index(z), model.elements.index(other)
+    bond = float(covalent_radii[z] + covalent_radii[other])
+    begin = bond if model.repulsion is None else float(model.repulsion.outer[i, j]) / OUTER
+    distances = np.arange(begin, NEAREST, -0.02)
+    curve = [energy(Atoms([z, other], [[0, 0, 0], [0, 0, r]])) for r in distances]
+    name = f"dimer {chemical_symbols[z]}–{chemical_symbols[other]}"
+    hole = first_hole(curve, np.inf)
+    if hole is None:
+        fall = float((np.maximum.accumulate(curve) - curve).max())
+        but = f", but for a fall of {fall:.2g} eV" if fall > 0.01 else ""
+        return Finding(name, True, f"repulsive from {begin:.2f} to {NEAREST} Å{but}")
+    depth = curve[0] - min(curve)
+    deep = f", down to {-depth:.3g} eV" if depth > 0 else ""
+    return Finding(name, False, f"attractive below {distances[hole]:.2f} Å{deep}")
+
+
+def first_hole(curve: Sequence[float], barrier: float) -> int | None:
+    """Place from which a curve falls by more than HOLE, before it has risen by `barrier`; None if there is none."""
+    highest = curve[0]
+    for k, value in enumerate(curve):
+        if value < highest - HOLE:
+            return k
+        highest = max(highest, value)
+        if highest - curve[0] > barrier:
+            return None
+    return None
+
+
+def _scaled(atoms: Atoms, energy: Callable[[Atoms], float], name: str, factors: np.ndarray) -> Finding:
+    """Energy of the structure scaled evenly; a hole is an energy far below that of the structure."""
+    curve = []
+    for factor in factors:
+        one = atoms.copy()
+        if atoms.pbc.any():
+            one.set_cell(atoms.cell.array * factor, scale_atoms=True)
+        else:
+            one.positions = atoms.positions * factor
+        curve.append(energy(one) / len(atoms))
+    relative = np.array(curve) - curve[0]
+    reached = np.maximum.accumulate(relative) < BARRIER
+    lowest, at = float(relative[reached].min()), float(factors[reached][relative[reached].argmin()])
+    passed = lowest > -1.0
+    top = float(relative.max())
+    words = f"highest {top:.3g}, lowest {lowest:.3g} eV/atom before a barrier of {BARRIER:g}"
+    return Finding(name, passed, words if passed else f"{words}: a hole at a scale of {at:.2f}")
+
+
+def _gradients(model: Model, atoms: Atoms) -> Finding:
+    """Forces and stress beside finite differences of the energy."""
+    from ase.calculators.fd import calculate_numerical_forces, calculate_numerical_stress
+
+    one = atoms.copy()
+    one.positions += np.random.default_rng(0).normal(scale=0.05, size=one.positions.shape)
+    one.calc = model.calculator(precision="float64", skin=0.0)
+    some = list(range(min(len(one), 5)))
+    forces = one.get_forces()[some]
+    off = np.abs(forces - calculate_numerical_forces(one, eps=1e-4, iatoms=some)).max() / max(1.0, np.abs(forces).max())
+    worst = {"forces": float(off)}
+    if one.pbc.any() and one.cell.rank == 3:
+        stress, exact = one.get_stress(), calculate_numerical_stress(one, eps=1e-5)
+        worst["stress"] = float(np.abs(stress - exact).max() / max(np.abs(exact).max(), 1e-3))
+    words = ", ".join(f"{name} differ by {value:.1e}" for name, value in worst.items())
+    return Finding("finite differences", max(worst.values()) < GRADIENT, f"{words} of the largest")
+
+
+def _conservation(model: Model, atoms: Atoms) -> Finding:
+    """Drift of the total energy in a short run at constant energy."""
+    one = atoms.copy()
+    one.calc = model.calculator(precision="float64")
+    first_velocities(one, TEMPERATURE, np.random.default_rng(0))
+    steps, watch = VelocityVerlet(one, TIMESTEP * units.fs), Watch.of(one, TEMPERATURE, TIMESTEP * units.fs, 0.0)
+    energies, forces = [one.get_total_energy()], one.get_forces(md=True)
+    for k in range(STEPS):
+        forces = steps.step(forces)
+        energies.append(one.get_total_energy())
+        try:
+            watch.look(one, k)
+        except Unphysical as problem:
+            return Finding("NVE", False, str(problem))
+    times = np.arange(STEPS + 1) * TIMESTEP / 1000
+    drift = 1000 * float(np.polyfit(times, energies, 1)[0]) / len(one)
+    words = (
+        f"drift {drift:.2g} meV per atom and ps in {STEPS * TIMESTEP:g} fs, {one.get_temperature():.0f} K at the end"
+    )
+    return Finding("NVE", abs(drift) < DRIFT, words)

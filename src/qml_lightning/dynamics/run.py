@@ -1,0 +1,167 @@
+"""A run of molecular dynamics with trajectory, log and restart file: a killed run goes on to the same bits."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from ase import units
+
+from ..adapters.ase import QMLLightning
+from ..errors import InputError
+from ..machine.progress import Progress, silent
+from ..machine.tensors import checksum_of
+from .ensembles import CellRescaling, MDSettings, first_velocities, integrator
+from .files import RunFiles, check_ending
+from .restart import RestartPoint, random_from, random_state, read_restart
+from .watch import Unphysical, Watch
+
+if TYPE_CHECKING:
+    from ase import Atoms
+
+    from ..model.recipe import Precision
+
+LOOK_EVERY = 10  # steps
+
+
+@dataclass(frozen=True)
+class RunPlan:
+    """Length of a run, and files that it writes."""
+
+    steps: int
+    trajectory: Path
+    every: int = 10  # steps between two frames, and two lines of the log
+    restart_every: int = 1000  # steps between two restart files
+    resume: bool = False
+
+    @property
+    def log(self) -> Path:
+        return self.trajectory.with_name(self.trajectory.name + ".log")
+
+    @property
+    def restart(self) -> Path:
+        return self.trajectory.with_name(self.trajectory.name + ".restart")
+
+    def check(self) -> None:
+        """Raise an InputError if a number is too small or the ending of the trajectory is not known."""
+        check_ending(self.trajectory)
+        for name in ("steps", "every", "restart_every"):
+            if getattr(self, name) < 1:
+                raise InputError(f"{name.replace('_', ' ')} must be at least 1, got {getattr(self, name)}.")
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """Numbers of a finished run."""
+
+    steps: int  # of the whole trajectory
+    seconds: float  # of this run
+    steps_per_second: float
+    ns_per_day: float
+    drift: float  # eV per atom and ps: slope of the total energy, in NVE
+    temperature: float  # K, mean over what was logged in this run
+
+
+class Run:
+    """Atoms with a calculator and an integrator, at one step of their trajectory."""
+
+    def __init__(self, model: Path, atoms: Atoms, settings: MDSettings, precision: Precision | None = None) -> None:
+        self.model, self.atoms, self.settings = model, atoms, settings
+        self.calculator = QMLLightning(model, precision=precision)
+        self._precision = precision
+        self.step, self.rng = 0, np.random.default_rng(settings.seed)
+        atoms.calc = self.calculator
+
+    def begin(self, plan: RunPlan) -> dict[str, int] | None:
+        """Set velocities, or go on from a restart file; sizes of the files that it belongs to."""
+        kept = None
+        if plan.resume and plan.restart.is_file():
+            point = read_restart(plan.restart, self.atoms)
+            if point.settings != self.settings.as_dict() or point.model != checksum_of(self.model):
+                raise InputError(f"{plan.restart} belongs to a run with another model or other settings. Begin anew.")
+            self.step, self.rng, kept = point.step, random_from(point.random), point.files
+        elif not self.atoms.get_momenta().any():
+            first_velocities(self.atoms, self.settings.temperature, self.rng)
+        self.integrator: Any = integrator(self.atoms, self.settings, self.rng)
+        if isinstance(self.integrator, CellRescaling):
+            self.integrator.steps_done = self.step
+        return kept
+
+    def afresh(self) -> np.ndarray:
+        """Forces from a new neighbour list, as a run that goes on from here has them: sums depend on its order."""
+        skin = self.calculator.predictor.skin
+        self.calculator.predictor = self.calculator.potential.on(precision=self._precision, skin=skin)
+        self.calculator.results = {}
+        forces: np.ndarray = self.atoms.get_forces(md=True)
+        return forces
+
+    def save(self, plan: RunPlan, files: RunFiles, model: str) -> None:
+        """Write the restart file of this step."""
+        point = RestartPoint(self.step, self.settings.as_dict(), model, random_state(self.rng), files.sizes())
+        point.write(plan.restart, self.atoms)
+
+
+def run_dynamics(run: Run, plan: RunPlan, tell: Progress = silent) -> RunResult:
+    """Go to the last step of the plan. An `Unphysical` error, with the last frame written, if atoms fly apart."""
+    run.settings.check(run.atoms)
+    plan.check()
+    kept, model = run.begin(plan), checksum_of(run.model)
+    step, cutoff = run.settings.timestep * units.fs, run.calculator.predictor.cutoff
+    watch = Watch.of(run.atoms, run.settings.temperature, step, cutoff)
+    files = RunFiles(plan.trajectory, plan.log, kept)
+    totals: list[tuple[float, float, float]] = []
+    forces = run.afresh()
+    first, started = run.step, time.perf_counter()
+
+    def note() -> None:
+        now = run.step * run.settings.timestep
+        files.write_frame(run.atoms, run.step, now)
+        files.write_log(run.atoms, run.step, now)
+        totals.append((now / 1000, run.atoms.get_total_energy(), run.atoms.get_temperature()))
+
+    try:
+        if kept is None:
+            note()
+        while run.step < plan.steps:
+            forces = _one_step(run, forces)
+            if run.step % LOOK_EVERY == 0 or run.step == plan.steps:
+                watch.look(run.atoms, run.step)
+            if run.step % plan.every == 0:
+                note()
+                tell("dynamics", run.step, plan.steps, _rate(run, first, started))
+            if run.step % plan.restart_every == 0 or run.step == plan.steps:
+                forces = run.afresh()
+                run.save(plan, files, model)
+    except Unphysical:
+        files.write_frame(run.atoms, run.step, run.step * run.settings.timestep)
+        raise
+    finally:
+        files.close()
+    return _result(run, first, time.perf_counter() - started, totals)
+
+
+def _one_step(run: Run, forces: np.ndarray) -> np.ndarray:
+    run.step += 1
+    try:
+        new: np.ndarray = run.integrator.step(forces)
+    except InputError as problem:  # two atoms on one spot, coordinates that are no numbers
+        raise Unphysical(f"Step {run.step}: {problem} The trajectory has left what the model knows.") from problem
+    return new
+
+
+def _rate(run: Run, first: int, started: float) -> str:
+    per_second = (run.step - first) / max(time.perf_counter() - started, 1e-9)
+    return f"{per_second * run.settings.timestep * 86400e-6:.3g} ns/day"
+
+
+def _result(run: Run, first: int, seconds: float, totals: list[tuple[float, float, float]]) -> RunResult:
+    rate = (run.step - first) / max(seconds, 1e-9)
+    drift = 0.0
+    if len(totals) > 2:
+        times, energies, _ = np.array(totals).T
+        drift = float(np.polyfit(times - times[0], energies - energies[0], 1)[0] / len(run.atoms))
+    mean = float(np.mean([temperature for _, _, temperature in totals])) if totals else run.atoms.get_temperature()
+    return RunResult(run.step, seconds, rate, rate * run.settings.timestep * 86400e-6, drift, mean)
