@@ -13,16 +13,16 @@ from qml_lightning.atoms.dataset import Source
 from qml_lightning.atoms.structures import Labels, structures_from_ase
 from qml_lightning.atoms.units import INTERNAL
 from qml_lightning.datasets import Dataset
-from qml_lightning.model.recipe import DEFAULT, Recipe
+from qml_lightning.model.recipe import FCHL19, Recipe
 
 SMALL = replace(
-    DEFAULT,
+    FCHL19,
     energy_weight=3.0,
     rank=32,
     ridge=1e-8,
     precision="float64",
-    representation=replace(DEFAULT.representation, n_radial2=8, n_radial3=6, cutoff=4.5),
-    features=replace(DEFAULT.features, n_features=256, sigma=4.0, paired=False),
+    representation=replace(FCHL19.representation, n_radial2=8, n_radial3=6, cutoff=4.5),
+    features=replace(FCHL19.features, n_features=256, sigma=4.0, paired=False),
 )
 
 

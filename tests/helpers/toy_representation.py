@@ -50,6 +50,9 @@ class Toy:
     def arguments(self, n_elements: int, drawn: Mapping[str, Tensor]) -> ToyArguments:
         return ToyArguments(n_elements, self.cutoff, drawn["weights"])
 
+    def within(self, cutoff: float) -> Toy:
+        return replace(self, cutoff=cutoff)
+
     def describe(self) -> str:
         return f"toy of {self.n_channels} channels, cutoff {self.cutoff:g} Å"
 

@@ -196,6 +196,7 @@ class RecipeOptions:
     def _representation(self, representation: Representation) -> Representation:
         from dataclasses import replace
 
+        from ..exact.recipe import METHODS
         from ..model.representations import PRESETS
         from ..model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES, FCHL19
 
@@ -203,6 +204,9 @@ class RecipeOptions:
             if self.representation not in PRESETS:
                 raise InputError(f"--representation is one of {', '.join(PRESETS)}, got {self.representation!r}.")
             representation = PRESETS[self.representation]
+        elif self.angular is not None or self.cutoff_power is not None or self.method in METHODS:
+            # options of FCHL19, and the published methods that were made for it
+            representation = representation if isinstance(representation, FCHL19) else COSINE_SERIES
         own = _given({"--angular": self.angular, "--cutoff-power": self.cutoff_power})
         if own and not isinstance(representation, FCHL19):
             raise InputError(
@@ -223,7 +227,7 @@ class RecipeOptions:
             return representation
         if not 0 < self.cutoff <= LONGEST_CUTOFF:
             raise InputError(f"--cutoff is a length up to {LONGEST_CUTOFF:g} Å, got {self.cutoff:g}.")
-        return replace(representation, cutoff=self.cutoff)
+        return representation.within(self.cutoff)
 
     def learning(self) -> dict[str, Any]:
         """Options of `fit`: labels to learn from, and reference energies."""

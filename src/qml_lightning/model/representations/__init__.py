@@ -40,6 +40,10 @@ class Representation(Protocol):
     def arguments(self, n_elements: int, drawn: Mapping[str, Tensor]) -> RepresentationArguments:
         """Arguments of the kernels, for `n_elements` elements; their `size` is the length of the vector."""
 
+    def within(self, cutoff: float) -> Representation:
+        """This representation with another cutoff, in Å."""
+        ...
+
     def describe(self) -> str:
         """Parameters in words, for people."""
 

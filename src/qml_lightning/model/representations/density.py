@@ -61,6 +61,12 @@ class Density:
         if self.n_channels < 1 or self.n_channels % CHANNEL_UNIT:
             raise InputError(f"The number of channels is a multiple of {CHANNEL_UNIT}, got {self.n_channels}.")
 
+    def within(self, cutoff: float) -> Density:
+        """This representation with another cutoff, in Å; that of the density and all widths follow it."""
+        factor = cutoff / self.cutoff
+        names = ("density_cutoff", "pair_width", "width")
+        return replace(self, cutoff=cutoff, **{name: factor * getattr(self, name) for name in names})
+
     def describe(self) -> str:
         """Parameters in words, for people."""
         return (

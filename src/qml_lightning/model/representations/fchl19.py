@@ -57,6 +57,10 @@ class FCHL19:
         if self.n_angular < 1:
             raise InputError(f"The angular series needs at least one function, got {self.n_angular}.")
 
+    def within(self, cutoff: float) -> FCHL19:
+        """This representation with another cutoff, in Å; the grids of radial functions follow it."""
+        return replace(self, cutoff=cutoff)
+
     def describe(self) -> str:
         """Parameters in words, for people."""
         radial = f"{self.n_radial2} + {self.n_radial3} radial functions"
