@@ -209,8 +209,8 @@ void qml_predictor_destroy(qml_predictor *predictor);
 int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml_predictor **out);
 
 /* Close pairs, nearer than any in the training data: a pair of elements i and j below outer[i, j] (A) is seen by the
- * learnt part at a longer distance, never below (outer + inner) / 2, and the screened repulsion of nuclei (ZBL) is switched
- * on between outer and inner. atomic_numbers (n_elements); outer and inner (n_elements, n_elements), symmetric,
+ * learnt part at a longer distance, never below (outer + inner) / 2, and the screened repulsion of nuclei (ZBL) with a wall of
+ * 20 eV is switched on between outer and inner. atomic_numbers (n_elements); outer and inner (n_elements, n_elements), symmetric,
  * 0 < inner < outer <= cutoff. A file that has these distances sets them by itself. */
 int32_t qml_predictor_set_repulsion(qml_predictor *predictor, const int32_t *atomic_numbers, const double *outer,
                                     const double *inner);

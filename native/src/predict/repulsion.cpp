@@ -8,6 +8,7 @@ namespace {
 
 constexpr double coulomb = 14.3996454784;    // e^2 / (4 pi epsilon_0), eV A
 constexpr double screening = 0.46850;        // 0.8854 Bohr radii, A
+constexpr double wall = 20.0;                // eV: light nuclei repel each other too little to hold a learnt attraction
 constexpr double weights[4] = {0.18175, 0.50986, 0.28022, 0.02817};
 constexpr double decays[4] = {3.19980, 0.94229, 0.40290, 0.20162};
 
@@ -40,8 +41,8 @@ double Repulsion::energy(int64_t centre, int64_t neighbour, ClosePair &pair) con
     screened_slope -= decays[term] / length[k] * value;
   }
   const double zbl = charges[k] * screened / r, zbl_slope = charges[k] * screened_slope / r - zbl / r;
-  pair.force = 0.5 * (zbl_slope * step + zbl * step_slope);
-  return 0.5 * zbl * step;
+  pair.force = 0.5 * (zbl_slope * step + (zbl + wall) * step_slope);
+  return 0.5 * (zbl + wall) * step;
 }
 
 } // namespace qml

@@ -1,8 +1,8 @@
 // Close pairs: nearer than any in the training data, where a learnt energy has no meaning and may fall into a hole.
 //
 // The learnt part sees such a pair at a longer distance, never below a limit: r for r >= outer, then ever more slowly,
-// and (outer + inner) / 2 for r <= inner. The screened repulsion of nuclei (Ziegler, Biersack and Littmark) is switched on
-// over the same range. Both have continuous third derivatives.
+// and (outer + inner) / 2 for r <= inner. The screened repulsion of nuclei (Ziegler, Biersack and Littmark) and a wall are
+// switched on over the same range. Both have continuous third derivatives.
 #pragma once
 
 #include <stdint.h>

@@ -5,7 +5,7 @@ The learnt part sees such a pair at a longer distance s(r), never below a limit,
 
     S(w) = w³ (10 − 15w + 6w²)                                 from 0 at outer to 1 at inner
     s(r) = outer − (outer − inner) (w − w⁴ (2.5 − 3w + w²))    slope 1 − S; (outer + inner) / 2 below inner
-    energy of a pair = ZBL(r) S(w)
+    energy of a pair = (ZBL(r) + wall) S(w)
 
 Structures whose pairs are all longer than `outer` are untouched, to the bit: training does not know of it.
 """
@@ -24,6 +24,7 @@ from ..atoms.structures import Structures, batches
 # (OUTER + INNER) / 2, and fall into holes from 0.7 on. Test sets at 1200 K come down to 0.87 of the shortest distance
 # in a training set of 50 structures at 300 K (3BPA): they are left alone.
 OUTER, INNER = 0.85, 0.65
+WALL = 20.0  # eV: light nuclei repel each other too little to hold a learnt attraction (hydrogen in ethanol at 1000 K)
 SEARCHED = 4.0  # Å within which the shortest distances are looked for
 ATOMS_AT_ONCE = 4096
 COULOMB = 14.3996454784  # e² / (4πε₀) in eV Å
@@ -96,7 +97,7 @@ class Repulsion:
         step, step_slope = w**3 * (10 - 15 * w + 6 * w**2), -30 * w**2 * (1 - w) ** 2 / width
         seen = outer - width * (w - w**4 * (2.5 - 3 * w + w**2))
         zbl, zbl_slope = self._screened(i, j, r)
-        energy, force = 0.5 * zbl * step, 0.5 * (zbl_slope * step + zbl * step_slope)
+        energy, force = 0.5 * (zbl + WALL) * step, 0.5 * (zbl_slope * step + (zbl + WALL) * step_slope)
         return ClosePairs(which, vector, r, seen, 1 - step, energy, force)
 
     def _screened(self, i: Tensor, j: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
