@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ..harness.benchmark import Benchmark, entries
 from ..harness.places import ROOT
+from ..speed import lammps
 from ..studies import ablation, distributed, energy_noise, gram_precision, monte_carlo_errors, outliers, smooth_cutoff
 from . import headlines
 
@@ -27,6 +28,7 @@ BLOCKS: dict[str, Block] = {
     "gram_precision": tables_of(gram_precision.GRAM_PRECISION),
     "outliers": tables_of(outliers.OUTLIERS),
     "smooth_cutoff": tables_of(smooth_cutoff.SMOOTH_CUTOFF),
+    "lammps": tables_of(lammps.LAMMPS),
     "distributed": tables_of(distributed.DISTRIBUTED),
     "scaling_model": lambda page: distributed.model(),
 }

@@ -45,7 +45,7 @@ def directions(samples: Sequence[Tensor]) -> list[Directions]:
 
 
 def _directions_of(sample: Tensor) -> Directions:
-    if sample.shape[1] <= SVD_SIZE or len(sample) < sample.shape[1]:
+    if sample.shape[1] <= SVD_SIZE:
         return Directions(*torch.linalg.svd(sample, full_matrices=False)[1:])
     squares, vectors = torch.linalg.eigh(sample.T @ sample)
     kept = squares > torch.finfo(squares.dtype).eps * len(squares) * squares[-1]  # the others are rounding
