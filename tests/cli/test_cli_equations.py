@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from qml_lightning.cli import main, screen
 
-TINY = ["--features", "256", "--rank", "64", "--ridge", "1e-6", "--no-label-check"]
+TINY = ["--representation", "density", "--features", "256", "--rank", "64", "--ridge", "1e-6", "--no-label-check"]
 
 
 @pytest.fixture(scope="module")

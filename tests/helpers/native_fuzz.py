@@ -79,7 +79,7 @@ def ways_to_break(call: Call, random: np.random.Generator) -> list[tuple[str, st
     out: list[tuple[str, str, object]] = []
     for _, key, name in places(call):
         value = dict_at(call.arguments, name)
-        if key in call.words:
+        if key in call.words and not (key == "weights" and ".parameters." in name):  # those of a model
             out += [(name, "wrong", word) for word in call.words[key]]
         if isinstance(value, (np.ndarray, dict)) and key not in call.optional:
             out.append((name, "null", None))

@@ -55,7 +55,10 @@ def with_fields(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     for name, value in values.items():
         field_of(recipe, name)
         outer, _, inner = name.partition(".")
-        changed = replace(getattr(recipe, outer), **{inner: value}) if inner else value
+        if name == "representation.cutoff":
+            changed = recipe.representation.within(value)  # other lengths follow it
+        else:
+            changed = replace(getattr(recipe, outer), **{inner: value}) if inner else value
         recipe = replace(recipe, **{outer: changed})
     return recipe
 
