@@ -55,6 +55,7 @@ def with_fields(recipe: Recipe, values: Mapping[str, Any]) -> Recipe:
     for name, value in values.items():
         field_of(recipe, name)
         outer, _, inner = name.partition(".")
+        changed: Any
         if name == "representation.cutoff":
             changed = recipe.representation.within(value)  # other lengths follow it
         else:
