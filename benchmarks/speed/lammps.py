@@ -72,7 +72,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
 
 
 def _peer(head: str, name: str, symbols: list[str]) -> str:
-    """The same input with the pair style of others."""
+    """Input of LAMMPS with the pair style of a peer instead of ours."""
     lines, folder = [line for line in head.splitlines() if not line.startswith("pair_")], lammps_potentials()
     if name == WATER:
         lines = [line.replace("units metal", "units real").replace("atomic", "charge") for line in lines]

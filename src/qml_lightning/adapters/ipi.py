@@ -34,7 +34,7 @@ class QMLLightningDriver:
         self.engine = MovingAtoms(model, atoms.numbers, atoms.pbc, precision=precision)
 
     def check_parameters(self) -> None:
-        """Nothing is left to check: i-PI asks for this function."""
+        """Accept all parameters: i-PI asks for this function, and the constructor has checked them."""
 
     def compute_structure(self, cell: np.ndarray, pos: np.ndarray) -> tuple[float, np.ndarray, np.ndarray, str]:
         """Potential, forces and virial in atomic units; the columns of i-PI's cell are lattice vectors."""
