@@ -75,8 +75,8 @@ def recipe_for(
 
 
 def recipe_words(name: str) -> str:
-    """Addition to the name of a model whose recipe was not chosen from the data."""
-    return {AUTO: "", DENSITY: ", density"}.get(name, f", {name} recipe")
+    """Addition to the name of a model: its representation, or the recipe if it was not chosen from the data."""
+    return {AUTO: ", FCHL19", DENSITY: ", density"}.get(name, f", {name} recipe")
 
 
 def errors(potential: Potential, test: Dataset) -> dict[str, float]:
