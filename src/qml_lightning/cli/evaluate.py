@@ -35,7 +35,7 @@ and forces_by_element, in eV, eV/Å and eV/Å³.
 @spread
 def command(
     model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
-    data: Annotated[str, Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
     reading: DataOptions,
     machine: MachineOptions,
     as_json: Json = False,
@@ -51,4 +51,8 @@ def command(
     notes(dataset.source)
     if seen:
         note(seen)
-    show(error_table(f"{model.name} on {metrics.structures:,} structures, {metrics.atoms:,} atoms of {data}", metrics))
+    show(
+        error_table(
+            f"{model.name} on {metrics.structures:,} structures, {metrics.atoms:,} atoms of {' '.join(data)}", metrics
+        )
+    )

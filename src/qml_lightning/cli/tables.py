@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 # Kind of label in the record of a choice → quantity of model/metrics.
 QUANTITIES = {"energies": "energy", "forces": "forces", "stress": "stress"}
 
+# Files that are named, of data from many.
+PARTS = 4
+
 
 def symbol(number: int) -> str:
     """Chemical symbol of an atomic number: 6 is C."""
@@ -100,10 +103,9 @@ def _method(recipe: dict[str, Any], ridges: list[dict[str, float]]) -> dict[str,
         of_oqml = recipe["method"] == "oqml"
         limit = {"threshold": f"{recipe['threshold']:g}"} if of_oqml else {"ridge": f"{recipe['ridge']:g}"}
         return {"kernels": f"{recipe['method'].upper()}, Gaussian, σ = {recipe['sigma']:g}", **limit}
-    features = recipe["features"]
-    words = f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}"
-    words += ", cos and sin pairs" if features["paired"] else ""
-    words += ", own weights for each element" if features["blocks"] else ""
+    from ..model.features import FeatureSettings
+
+    words = FeatureSettings(**recipe["features"]).describe()
     compared = f", the best of {len(ridges)} on held-out structures" if len(ridges) > 1 else ""
     return {"features": words, "ridge": f"{recipe['ridge']:g}{compared}"}
 
@@ -180,8 +182,9 @@ def _verdict(trial: dict[str, Any], choice: dict[str, Any]) -> str:
 
 def _data(source: dict[str, Any]) -> str:
     draws = f" ({', '.join(source['draws'])})" if source.get("draws") else ""
-    if source.get("parts"):
-        return "; ".join(_data(part) for part in source["parts"]) + draws
+    if parts := source.get("parts"):
+        more = f" and {len(parts) - PARTS} more" if len(parts) > PARTS else ""
+        return "; ".join(_data(part) for part in parts[:PARTS]) + more + draws
     split = f":{source['split']}" if source.get("split") else ""
     return f"{source.get('name', '')}{split}{draws}"
 
