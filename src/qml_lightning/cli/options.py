@@ -29,6 +29,10 @@ Json = Annotated[bool, Option("--json", help="Print one JSON object instead of t
 Debug = Annotated[bool, Option("--debug", help="On failure, show where in the code it happened.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist.")]
 
+Report = Annotated[
+    Path | None,
+    Option("--report", help="Also write a report: a page (.html) or a figure (.png, .pdf).", metavar="FILE"),
+]
 Repeated = Annotated[bool, Option("--repeated", help="Let structures count twice that are in already.")]
 LabelCheck = Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")]
 

@@ -22,6 +22,7 @@ from .options import (
     MachineOptions,
     MemoryOptions,
     Overwrite,
+    Report,
     spread,
 )
 from .overlap import repeats_note, shared_note
@@ -93,7 +94,7 @@ def command(
         ),
     ] = None,
     config: Config = None,
-    report: Annotated[Path | None, Option(help="Also write a one-page summary, .png or .html.", metavar="FILE")] = None,
+    report: Report = None,
     label_check: LabelCheck = True,
     outliers: Annotated[
         str,
@@ -254,6 +255,6 @@ def _tell(done: _Trained, as_json: bool) -> None:
     show(model_facts("Trained", header, explained), *evidence, error_table(f"{where} ({n})", done.metrics))
     show(
         f"The model is in {done.model}."
-        + (f" The summary is in {done.report}." if done.report else "")
+        + (f" The report is in {done.report}." if done.report else "")
         + (f" The equations are in {done.equations}." if done.equations and done.equations.exists() else "")
     )

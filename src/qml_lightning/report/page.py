@@ -74,7 +74,7 @@ def details(title: str, content: str) -> str:
 
 
 # Size of a drawing, and the place of its axes, in units of its own.
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 420, 210, 46, 12, 10, 40
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 340, 190, 40, 12, 10, 40
 
 
 def histogram(values: np.ndarray, label: str, *, colour: str = "--one", bins: int = 40, caption: str = "") -> str:
@@ -116,6 +116,43 @@ def histogram(values: np.ndarray, label: str, *, colour: str = "--one", bins: in
     return (
         f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Histogram: {html.escape(label)}">'
         f"{bars}{axis}{marks}{scale}{name}</svg><figcaption>{html.escape(told.strip())}</figcaption></figure>"
+    )
+
+
+def lines(x: np.ndarray, series: Mapping[str, np.ndarray], label: str, caption: str = "") -> str:
+    """Values relative to the smallest of each series against x, both on logarithmic axes, as a drawing."""
+    order = np.argsort(x)
+    across = np.log10(x[order])
+    ratios = {name: np.log10(values[order] / values.min()) for name, values in series.items()}
+    high = max(0.02, max(float(values.max()) for values in ratios.values()))
+    low, span = float(across[0]), float(across[-1] - across[0]) or 1.0
+
+    def x_of(a: float) -> str:
+        return f"{LEFT + (WIDTH - LEFT - RIGHT) * (a - low) / span:.1f}"
+
+    def y_of(b: float) -> str:
+        return f"{HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * b / high:.1f}"
+
+    drawn = ""
+    for at, (name, values) in enumerate(ratios.items()):
+        points = [(x_of(a), y_of(b)) for a, b in zip(across, values)]
+        colour = ("--one", "--two", "--three")[at % 3]
+        path = " ".join(f"{a},{b}" for a, b in points)
+        drawn += f'<polyline points="{path}" fill="none" stroke="var({colour})" stroke-width="1.5"/>'
+        drawn += "".join(f'<circle cx="{a}" cy="{b}" r="3" fill="var({colour})"/>' for a, b in points)
+        drawn += f'<text x="{LEFT + 8}" y="{TOP + 14 + 14 * at}" style="fill:var({colour})">{html.escape(name)}</text>'
+    marks = "".join(
+        f'<text x="{x_of(k)}" y="{HEIGHT - BOTTOM + 15}" text-anchor="middle">1e{k}</text>'
+        for k in range(int(np.ceil(low)), int(np.floor(low + span)) + 1)
+    )
+    marks += "".join(
+        f'<text x="{LEFT - 5}" y="{float(y_of(b)) + 4:.1f}" text-anchor="end">{10**b:.3g}×</text>' for b in (0.0, high)
+    )
+    axis = f'<path d="M{LEFT} {HEIGHT - BOTTOM}H{WIDTH - RIGHT}" stroke="currentColor" stroke-opacity=".5"/>'
+    name = f'<text x="{(LEFT + WIDTH - RIGHT) / 2}" y="{HEIGHT - 6}" text-anchor="middle">{html.escape(label)}</text>'
+    return (
+        f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{html.escape(label)}">'
+        f"{drawn}{axis}{marks}{name}</svg><figcaption>{html.escape(caption)}</figcaption></figure>"
     )
 
 
