@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, exact
-    from .api import fit, load
+    from .api import evaluate, fit, load
     from .atoms.dataset import Dataset
     from .atoms.structures import Labels, Structures, structures_from_ase
     from .datasets import load as load_dataset
     from .model import recipe as recipes
-    from .model.metrics import Metrics, evaluate
+    from .model.metrics import Metrics
     from .model.potential import Potential
     from .model.predictor import Prediction
     from .model.recipe import Recipe
@@ -29,7 +29,7 @@ _HOMES = {
     "Prediction": ("model.predictor", "Prediction"),
     "Recipe": ("model.recipe", "Recipe"),
     "Structures": ("atoms.structures", "Structures"),
-    "evaluate": ("model.metrics", "evaluate"),
+    "evaluate": ("api", "evaluate"),
     "fit": ("api", "fit"),
     "learning_curve": ("study.learning_curve", "learning_curve"),
     "load": ("api", "load"),

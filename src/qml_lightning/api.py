@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Unpack, cast, overload
 
 import torch
 
@@ -24,8 +24,11 @@ from .machine.ranks import Ranks
 from .machine.tensors import open_tensors
 from .model import file as features_file
 from .model.basis import Basis
+from .model.metrics import Metrics
+from .model.metrics import evaluate as evaluate_dataset
 from .model.potential import Model, Potential
-from .model.recipe import AUTOMATIC, Automatic, Recipe
+from .model.predictor import Predictor
+from .model.recipe import AUTOMATIC, Automatic, Recipe, RecipeChanges, changed
 from .model.repulsion import Repulsion
 from .training.bad_frames import CHOICES, OnOutliers, Screened, screened, warn
 from .training.fit import fit as fit_features
@@ -42,8 +45,8 @@ AnyRecipe = Recipe | Automatic | ExactRecipe
 AnyPotential = Potential | ExactPotential
 
 
-class FitOptions(TypedDict, total=False):
-    """Keywords of `fit`."""
+class FitOptions(RecipeChanges, total=False):
+    """Keywords of `fit`: settings of the recipe by name, and all that is no part of a recipe."""
 
     targets: Sequence[str] | None  # labels to learn from: some of "energies", "forces", "stress"; all by default
     reference_energies: Mapping[int, float] | None  # eV by atomic number; by default from least squares
@@ -81,6 +84,8 @@ class Request:
             raise TypeError(
                 f"fit has no option {', '.join(sorted(unknown))}. It has {', '.join(FitOptions.__annotations__)}."
             )
+        settings = {name: value for name, value in options.items() if name in RecipeChanges.__annotations__}
+        recipe = _changed(recipe, cast(RecipeChanges, settings))
         recipe.check()
         outliers = options.get("outliers", "keep")
         if outliers not in CHOICES:
@@ -135,6 +140,20 @@ class Request:
         return replace(made, trained_on=trained_on, repulsion=below)
 
 
+def _changed(recipe: AnyRecipe, settings: RecipeChanges) -> AnyRecipe:
+    """`recipe` with settings given by name; a search for a recipe leaves them as they are."""
+    if not settings:
+        return recipe
+    if isinstance(recipe, Automatic):
+        return recipe.changed(settings)
+    if isinstance(recipe, Recipe):
+        return changed(recipe, settings)
+    if strange := settings.keys() - recipe.__dataclass_fields__.keys():
+        known = ", ".join(recipe.__dataclass_fields__)
+        raise InputError(f"Explicit kernels have no {', '.join(sorted(strange))}. They have {known}.")
+    return replace(recipe, **dict(settings))  # type: ignore[arg-type]  # names were compared
+
+
 def _path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given).expanduser()
 
@@ -175,6 +194,8 @@ def fit(
     `data`: a data set (`load_dataset`), or structures of ASE with labels in eV and Å.
     `recipe`: random features with width, ridge, energy weight and rank chosen from the data (`recipes.AUTOMATIC`) or
     given (`recipes.DEFAULT`); or explicit kernels (`exact.OQML`, `exact.GPR`).
+    `n_features`, `sigma`, `ridge`, `energy_weight`, `rank`, `cutoff`, `seed` …: settings of the recipe by name
+    (`RecipeChanges` lists them); what is given is not chosen from the data.
     `targets`: labels to learn from, some of "energies", "forces", "stress"; by default all that there are.
     `reference_energies`: eV by atomic number; by default from least squares.
     `outliers`: frames whose labels contradict all the others are not looked for ("keep"), or named in a warning and
@@ -195,6 +216,11 @@ def fit(
         warn(result)
         data = result.data
     return request.fit(request.problem(data), progress or silent)
+
+
+def evaluate(potential: Model | Predictor, data: Data) -> Metrics:
+    """Errors of `potential` on the labels of a data set, or of structures of ASE with labels in eV and Å."""
+    return evaluate_dataset(potential, _dataset(data))
 
 
 def _dataset(data: Data) -> Dataset:

@@ -35,11 +35,11 @@ def test_groups_are_read_from_config_type_and_follow_every_selection(file):
     assert data.select([5, 1]).groups.tolist() == ["", "bond1"]
 
 
-def test_a_concatenation_keeps_groups_and_counts_structures_itself(file):
+def test_a_concatenation_keeps_groups_and_names_structures_by_file_and_frame(file):
     data = load_dataset(file)
     both = concatenate([data, data])
     assert both.groups.tolist() == [*data.groups, *data.groups]
-    assert both.name_of(7) == "structure 7"
+    assert both.name_of(7) == f"frame {data.frames[7 - len(data)]} of {data.source.name}"
 
 
 def test_groups_of_an_npz_file_follow_its_split(tmp_path):

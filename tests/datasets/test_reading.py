@@ -407,8 +407,9 @@ def test_an_empty_or_missing_file_is_told_with_names_that_are_near(save, tmp_pat
         load(tmp_path / "traning.npz")
     with pytest.raises(InputError, match=r"Did you mean ethanol"):
         load("ethanl")
-    with pytest.raises(InputError, match=r"is a folder"):
-        load(tmp_path)
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(InputError, match=r"The folder .* has no file that ends in"):
+        load(tmp_path / "folder")
 
 
 # the real sets

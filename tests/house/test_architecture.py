@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 # name stands for its `__init__`, which comes last in the room.
 HOUSE = """
 errors
-machine: files journal tensors memory processes progress ranks forks compute
+machine: files display journal tensors memory processes progress ranks forks compute
 atoms: units structures fingerprints dataset cells neighbours
 kernels: contract harmonics reference.fchl19 reference.density reference.features reference.tangents reference
   native.library native.functions native.predictor native
@@ -30,15 +30,15 @@ training: problem environments rows row_operator costs chosen equations equation
   choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
   checkpoint shared_gather solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
 datasets: usage archive xyz_sizes content npz frames citations entries unit_hints doubts downloads catalogue readers
-  writers
+  several writers
 exact: recipe groups covariance potential file fit
 api
-study: trends learning_curve tuning label_check stress_check
+study: trends learning_curve tuning label_check stress_check statistics
 adapters: ase ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run lammps.external lammps
 dynamics: ensembles restart files watch run holes
-report: style summary curve response
-cli: screen failures options recipe_options tables portions overlap md check datasets evaluate info lammps
-  learning_curve merge predict train tune update
+report: style page data_page card points figures model_page summary curve response
+cli: screen failures config options recipe_options tables portions overlap md check data datasets evaluate info lammps
+  learning_curve merge predict report train tune update
 """
 # Convenience methods of a potential reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {

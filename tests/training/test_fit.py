@@ -9,12 +9,12 @@ import pytest
 import torch
 
 import qml_lightning.machine.memory
-from qml_lightning import evaluate, fit
+from qml_lightning import evaluate, exact, fit
 from qml_lightning.atoms.structures import Labels
 from qml_lightning.datasets import Dataset
 from qml_lightning.errors import InputError, ResourceError, SolveError
 from qml_lightning.linear.normal_equations import Gram
-from qml_lightning.model.recipe import SolverSettings
+from qml_lightning.model.recipe import AUTOMATIC, SolverSettings
 from qml_lightning.training.rows import environments, rows_of_kind
 from small_models import SMALL, argon, crystals, molecules, recipe
 
@@ -192,3 +192,43 @@ def test_too_little_memory_is_told_before_anything_is_allocated(monkeypatch):
 def test_no_ridge_at_all_says_which_ridge_would_do():
     with pytest.raises(SolveError, match="A ridge of"):
         fit(argon(20), recipe(ridge=0.0, n_features=1024))
+
+
+def test_settings_by_name_are_those_of_a_recipe():
+    data = molecules(8)
+    given = fit(data, SMALL, n_features=512, sigma=3.0, cutoff=4.0, seed=2, solver="direct")
+    features = replace(SMALL.features, n_features=512, sigma=3.0)
+    solver = replace(SMALL.solver, method="direct")
+    same = replace(SMALL, features=features, representation=SMALL.representation.within(4.0), seed=2, solver=solver)
+    assert given.recipe == same
+    assert torch.equal(given.weights, fit(data, same).weights)
+
+
+def test_a_setting_that_is_given_is_not_chosen_from_the_data():
+    search = AUTOMATIC.changed({"sigma": 5.0, "n_features": 512, "cutoff": 5.0})
+    assert search.start.features.sigma == 5.0
+    assert search.free == ("energy_weight", "rank", "ridge")
+
+
+def test_settings_that_a_recipe_does_not_have_are_refused():
+    with pytest.raises(InputError, match="no n_features"):
+        fit(molecules(4), exact.OQML, n_features=512)
+    with pytest.raises(InputError, match="no representation 'nonsense'"):
+        fit(molecules(4), SMALL, representation="nonsense")
+    with pytest.raises(TypeError, match="fit has no option n_feature"):
+        fit(molecules(4), SMALL, n_feature=512)
+
+
+def test_structures_of_ase_are_fitted_and_judged_without_a_data_set():
+    from ase.build import molecule
+    from ase.calculators.emt import EMT
+
+    frames = []
+    for k in range(6):
+        atoms = molecule("CH3CH2OH")
+        atoms.rattle(0.05, seed=k)
+        atoms.calc = EMT()
+        atoms.get_forces()
+        frames.append(atoms)
+    potential = fit(frames, SMALL)
+    assert evaluate(potential, frames).forces.n == 3 * 9 * 6

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..machine.display import facts_html, one_line
 from .structures import Index, Labels, Structures, label_shapes, offsets_from_counts
 from .units import INTERNAL, Units
 
@@ -55,15 +56,43 @@ class Dataset:
     structures: Structures
     labels: Labels
     source: Source
-    frames: np.ndarray | None = None  # (structures,) number of each in its file, from 0; None: there is no one file
+    frames: np.ndarray | None = None  # (structures,) number of each in its file, from 0; None: there is no file
     groups: np.ndarray | None = None  # (structures,) name of the group of each (config_type), "" for none
+    files: np.ndarray | None = None  # (structures,) name of the file of each; None: there is one file, or none
 
     def __len__(self) -> int:
         return len(self.structures)
 
+    def __repr__(self) -> str:
+        facts = self._facts()
+        return one_line("Dataset", [facts["data"], facts["structures"], facts["elements"], facts["labels"]])
+
+    def _repr_html_(self) -> str:
+        return facts_html("Dataset", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        counts, periodic = self.structures.counts, int(self.structures.periodic.any(1).sum())
+        sizes = sorted({int(counts.min()), int(counts.max())}) if len(self) else []
+        split = f":{self.source.split}" if self.source.split else ""
+        names = [] if self.groups is None else sorted({str(name) for name in self.groups} - {""})
+        return {
+            "data": f"{self.source.name}{split}",
+            "structures": f"{len(self):,} structures",
+            "atoms": f"{self.structures.n_atoms:,}, {' to '.join(map(str, sizes))} in a structure",
+            "elements": self.structures.symbols,
+            "labels": " ".join(self.labels.kinds) or "no labels",
+            "periodic": "" if periodic == 0 else "all" if periodic == len(self) else f"{periodic:,} structures",
+            "groups": ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else ""),
+            "drawn": ", ".join(self.source.draws),
+            "citation": self.source.citation.split("\n")[0],
+        }
+
     def name_of(self, structure: int) -> str:
-        """Name of a structure for a person: `frame 12`, counted from 0 in its file."""
-        return f"structure {structure}" if self.frames is None else f"frame {int(self.frames[structure])}"
+        """Name of a structure for a person: `frame 12`, counted from 0 in its file, or `frame 12 of run.xyz`."""
+        if self.frames is None:
+            return f"structure {structure}"
+        file = "" if self.files is None else f" of {self.files[structure]}"
+        return f"frame {int(self.frames[structure])}{file}"
 
     def select(self, index: Index) -> Dataset:
         """Structures at `index` with their labels, in that order; a mask of booleans selects where it is true."""
@@ -105,12 +134,16 @@ class Dataset:
     def _drawn(self, index: np.ndarray, how: str) -> Dataset:
         source = replace(self.source, n_structures=len(index), draws=(*self.source.draws, how))
         labels = self.labels.select(torch.from_numpy(index), self.structures.offsets)
-        frames, groups = (None if x is None else x[index] for x in (self.frames, self.groups))
-        return Dataset(self.structures.select(index), labels, source, frames, groups)
+        kept = {name: getattr(self, name) for name in ("frames", "groups", "files")}
+        kept = {name: None if values is None else values[index] for name, values in kept.items()}
+        return Dataset(self.structures.select(index), labels, source, **kept)
 
 
-def concatenate(datasets: Sequence[Dataset]) -> Dataset:
-    """All structures in one data set. A label that only some of them have is NaN for the others."""
+def concatenate(datasets: Sequence[Dataset], name: str = "") -> Dataset:
+    """All structures in one data set. A label that only some of them have is NaN for the others.
+
+    `name`: of the whole; by default the names of the parts.
+    """
     if not datasets:
         raise InputError("There is no data set to concatenate. Give at least one.")
     if len(datasets) == 1:
@@ -125,7 +158,7 @@ def concatenate(datasets: Sequence[Dataset]) -> Dataset:
         Structures(offsets=offsets_from_counts(counts), **arrays),
         Labels(*(_label_of_all(kind, datasets) for kind in ("energies", "forces", "stress"))),
         Source(
-            name=" + ".join(source.name for source in sources),
+            name=name or " + ".join(source.name for source in sources),
             path="",
             sha256="",
             units=INTERNAL,
@@ -134,9 +167,15 @@ def concatenate(datasets: Sequence[Dataset]) -> Dataset:
             varies=tuple(dict.fromkeys(state for source in sources for state in source.varies)),
             parts=sources,
         ),
+        frames=None
+        if any(data.frames is None for data in datasets)
+        else np.concatenate([data.frames for data in datasets if data.frames is not None]),
         groups=None
         if all(data.groups is None for data in datasets)
         else np.concatenate([np.full(len(data), "") if data.groups is None else data.groups for data in datasets]),
+        files=np.concatenate(
+            [np.full(len(data), data.source.name) if data.files is None else data.files for data in datasets]
+        ),
     )
 
 

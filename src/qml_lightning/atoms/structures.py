@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
+from ..machine.display import one_line
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -40,6 +41,16 @@ class Structures:
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        return one_line("Structures", [f"{len(self):,} structures", f"{self.n_atoms:,} atoms", self.symbols])
+
+    @property
+    def symbols(self) -> str:
+        """Elements that occur, such as `H C O`."""
+        from ase.data import chemical_symbols
+
+        return " ".join(chemical_symbols[z] for z in self.elements)
 
     @property
     def n_atoms(self) -> int:

@@ -8,7 +8,22 @@ from typing import Annotated
 
 import typer
 
-from . import check, datasets, evaluate, info, lammps, learning_curve, md, merge, predict, train, tune, update
+from . import (
+    check,
+    data,
+    datasets,
+    evaluate,
+    info,
+    lammps,
+    learning_curve,
+    md,
+    merge,
+    predict,
+    report,
+    train,
+    tune,
+    update,
+)
 from .failures import explain, signals_raised
 from .screen import teaching
 
@@ -35,12 +50,12 @@ JSON object; after a failure it is {"error": …, "kind": …}.
 app = typer.Typer(
     name="qml-lightning",
     help=HELP,
-    add_completion=False,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for module in (train, evaluate, predict, learning_curve, tune, update, merge, info, datasets, md, check, lammps):
+FIRST = (train, evaluate, report, predict, data, datasets, info)
+for module in (*FIRST, learning_curve, tune, update, merge, md, check, lammps):
     app.command(name=module.__name__.rpartition(".")[2].replace("_", "-"), help=module.HELP)(module.command)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from typer import Argument
 
-from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, spread
+from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, Report, spread
 from .overlap import shared_note
 from .portions import evaluate_all
 from .screen import note, notes, show, show_json, teaching
@@ -17,7 +17,7 @@ HELP = teaching(
     """Measure the errors of a model on structures with energies, forces or stress.
 
 The output is MAE and RMSE of total energies, energies per atom, force components (of all atoms and of each element) and
-stress.
+stress. --report draws them as `qml-lightning report` does.
 
 [bold]Examples[/bold]
 
@@ -35,15 +35,23 @@ and forces_by_element, in eV, eV/Å and eV/Å³.
 @spread
 def command(
     model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
-    data: Annotated[str, Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
     reading: DataOptions,
     machine: MachineOptions,
+    report: Report = None,
+    overwrite: Overwrite = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
+    if report is not None:
+        from ..report.summary import check_report, write_report
+
+        check_report(report, overwrite=overwrite)
     predictor = machine.predictor(model)
     dataset = reading.load(data)
-    metrics, _ = evaluate_all(predictor, dataset)
+    metrics, prediction = evaluate_all(predictor, dataset)
+    if report is not None:
+        write_report(report, predictor.potential, dataset, prediction, overwrite=overwrite)
     seen = shared_note(predictor.potential, dataset)
     if as_json:
         show_json({**metrics_as_json(metrics), "notes": [seen] if seen else []})
@@ -51,4 +59,10 @@ def command(
     notes(dataset.source)
     if seen:
         note(seen)
-    show(error_table(f"{model.name} on {metrics.structures:,} structures, {metrics.atoms:,} atoms of {data}", metrics))
+    show(
+        error_table(
+            f"{model.name} on {metrics.structures:,} structures, {metrics.atoms:,} atoms of {' '.join(data)}", metrics
+        )
+    )
+    if report is not None:
+        show(f"The report is in {report}.")

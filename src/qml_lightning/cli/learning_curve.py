@@ -87,7 +87,7 @@ class CurveOptions:
 
 @spread
 def command(
-    data: Annotated[str, Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
     recipe: CurveRecipe,
     reading: DataOptions,
     machine: MachineOptions,
@@ -127,7 +127,7 @@ def command(
     if as_json:
         show_json(curve.as_dict())
         return
-    show(_errors(curve, data, wanted.test), _slopes(curve), curve.advice())
+    show(_errors(curve, " ".join(data), wanted.test), _slopes(curve), curve.advice())
     written = {"numbers are": output, "figure is": figure}
     if any(written.values()):
         show(" ".join(f"The {what} in {path}." for what, path in written.items() if path))

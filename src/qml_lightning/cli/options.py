@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
@@ -29,6 +29,10 @@ Json = Annotated[bool, Option("--json", help="Print one JSON object instead of t
 Debug = Annotated[bool, Option("--debug", help="On failure, show where in the code it happened.")]
 Overwrite = Annotated[bool, Option("--overwrite", help="Replace files that exist.")]
 
+Report = Annotated[
+    Path | None,
+    Option("--report", help="Also write a report: a page (.html) or a figure (.png, .pdf).", metavar="FILE"),
+]
 Repeated = Annotated[bool, Option("--repeated", help="Let structures count twice that are in already.")]
 LabelCheck = Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")]
 
@@ -36,7 +40,10 @@ LabelCheck = Annotated[bool, Option(help="Look whether energies and forces belon
 THREADS_OF_EACH = 16
 
 DATA, KEEP, MACHINE = "Data", "What to keep", "Machine"
-DATA_HELP = "PATH, PATH:SPLIT, PATH@SLICE, or a name of `qml-lightning datasets`."
+DATA_HELP = (
+    "PATH, PATH:SPLIT, PATH@SLICE, a folder, a pattern such as 'run*.xyz', or a name of `qml-lightning datasets`; "
+    "several are read as one."
+)
 
 
 @dataclass(frozen=True)
@@ -79,8 +86,10 @@ class DataOptions:
                metavar="FOLDER", rich_help_panel=DATA),
     ] = None  # fmt: skip
 
-    def load(self, source: str, *, labels: Literal["optional", "required", "ignored"] = "required") -> Dataset:
-        """The data set at PATH, PATH:SPLIT, PATH@SLICE, or of a name of the catalogue. Warnings are printed."""
+    def load(
+        self, source: str | Sequence[str], *, labels: Literal["optional", "required", "ignored"] = "required"
+    ) -> Dataset:
+        """The data set of one source or several. Warnings are printed."""
         from ..datasets import load
 
         with warnings_shown():

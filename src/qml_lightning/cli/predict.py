@@ -32,7 +32,7 @@ are ignored. ASE can read the output: ase.io.read("predicted.extxyz", ":").
 @spread
 def command(
     model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
-    data: Annotated[str, Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
     output: Annotated[Path, Option("--output", "-o", help="File to write: .extxyz, .xyz, .traj, .db, .json or .npz.")],
     reading: DataOptions,
     machine: MachineOptions,

@@ -20,6 +20,8 @@ from rich.text import Text
 
 # Characters in a line where the output is not a terminal.
 WIDTH = 110
+# Files whose notes are printed, where many are read as one.
+NOTED = 5
 
 
 def teaching(text: str) -> str:
@@ -74,8 +76,12 @@ def note(message: str) -> None:
 
 def notes(source: Any) -> None:
     """Print the notes of a reader on stderr: decisions that a person should know."""
-    for text in source.notes:
-        note(f"{source.name}: {text}")
+    parts = source.parts or (source,)
+    for part in parts[:NOTED]:
+        for text in part.notes:
+            note(f"{part.name}: {text}")
+    if any(part.notes for part in parts[NOTED:]):
+        note(f"… and notes on {len(parts) - NOTED} more files")
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Group:

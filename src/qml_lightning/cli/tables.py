@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from ..machine.memory import GIB
+from ..report.card import QUANTITIES, best_trials, chosen_words, data_words, model_card, verdict
+from ..report.card import symbol as symbol
 from .screen import facts, show, show_json, table
 
 if TYPE_CHECKING:
@@ -16,16 +18,6 @@ if TYPE_CHECKING:
 
     from ..model.metrics import Metrics
     from ..training.plan import Plan
-
-# Kind of label in the record of a choice → quantity of model/metrics.
-QUANTITIES = {"energies": "energy", "forces": "forces", "stress": "stress"}
-
-
-def symbol(number: int) -> str:
-    """Chemical symbol of an atomic number: 6 is C."""
-    from ase.data import chemical_symbols
-
-    return str(chemical_symbols[number])
 
 
 def error_table(title: str, metrics: Metrics) -> Group:
@@ -55,81 +47,8 @@ def of_file(path: Path) -> Iterator[None]:
 
 
 def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] | None = None) -> Group:
-    """Data, recipe and provenance of a model, from the header of its file.
-
-    `explained`: for each element, the part of the squared norm that the projection keeps.
-    """
-    from ..model.representations import representation_from_dict
-
-    recipe, provenance, data = header["recipe"], header["provenance"], header["provenance"].get("data", {})
-    versions = provenance.get("versions", {})
-    rows = provenance.get("targets", {})
-    weights = {kind: recipe[f"{kind}_weight"] for kind in ("energy", "force", "stress")}
-    lost = ", ".join(f"{max(0.0, 1.0 - part):.1g} of {name}" for name, part in (explained or {}).items())
-    return facts(
-        title,
-        {
-            "elements": ", ".join(symbol(z) for z in header["elements"]),
-            "data": _data(data),
-            "structures": f"{provenance.get('structures', 0):,} with {provenance.get('atoms', 0):,} atoms",
-            "equations": ", ".join(f"{n:,} {kind}" for kind, n in rows.items()),
-            **_method(recipe, provenance.get("solution", {}).get("ridges", [])),
-            "representation": representation_from_dict(recipe["representation"]).describe(),
-            "projection": "none"
-            if recipe["rank"] is None
-            else f"{recipe['rank']} axes" + (f"; unexplained variance {lost}" if lost else ""),
-            "references": str(data.get("references", "")),
-            "weights": ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items()),
-            "chosen": _chosen(provenance.get("choice")),
-            "solver": _solver(provenance.get("solution", {})),
-            "seed": str(recipe["seed"]),
-            "trained": f"in {_seconds(provenance.get('seconds', 0.0))} with {provenance.get('kernels', '?')} kernels, "
-            f"{recipe.get('precision', 'float64')}, {provenance.get('threads', '?')} threads "
-            f"on {provenance.get('device', '?')}",
-            "predictions": _predictions(header.get("prediction")),
-            "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
-            "checksum": str(header.get("checksum", "")),
-            "citation": str(data.get("citation", "")),
-        },
-    )
-
-
-def _method(recipe: dict[str, Any], ridges: list[dict[str, float]]) -> dict[str, str]:
-    """Features and ridge of a recipe; of an exact one, kernels and ridge or threshold."""
-    if "features" not in recipe:
-        of_oqml = recipe["method"] == "oqml"
-        limit = {"threshold": f"{recipe['threshold']:g}"} if of_oqml else {"ridge": f"{recipe['ridge']:g}"}
-        return {"kernels": f"{recipe['method'].upper()}, Gaussian, σ = {recipe['sigma']:g}", **limit}
-    features = recipe["features"]
-    words = f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}"
-    words += ", cos and sin pairs" if features["paired"] else ""
-    words += ", own weights for each element" if features["blocks"] else ""
-    compared = f", the best of {len(ridges)} on held-out structures" if len(ridges) > 1 else ""
-    return {"features": words, "ridge": f"{recipe['ridge']:g}{compared}"}
-
-
-def _predictions(prediction: dict[str, Any] | None) -> str:
-    """Precision of predictions, and the random error of energies that float32 would leave."""
-    if prediction is None:
-        return ""
-    noise = f"{prediction['energy_noise'] * 1e3:.1g} meV per √atom"
-    if prediction["precision"] == "float64":
-        return f"in float64; energies in float32 would have a random error of {noise}"
-    return f"in {prediction['precision']}; random error of energies {noise}"
-
-
-def _chosen(choice: dict[str, Any] | None) -> str:
-    """Fields that were chosen from the data, and the errors to expect."""
-    if choice is None:
-        return ""
-    from ..model.metrics import with_unit
-
-    names = ", ".join({"sigma": "σ", "energy_weight": "energy weight"}.get(name, name) for name in choice["chosen"])
-    spread = choice.get("uncertainties", {})  # older files have none
-    expected = ", ".join(
-        with_unit(QUANTITIES[kind], error, spread.get(kind)) for kind, error in choice["predicted"].items()
-    )
-    return f"{names}, in {_seconds(choice['seconds'])}; expected errors {expected}"
+    """The card of a model as a table."""
+    return facts(title, model_card(header, explained))
 
 
 def choice_table(choice: dict[str, Any] | None) -> list[Group]:
@@ -139,17 +58,11 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group]:
     from ..model.metrics import heading, shown
 
     size, judges, kinds = choice["best"]["size"], choice["judges"], choice["best"]["errors"]
-    best: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for trial in [*choice["trials"], choice["best"]]:
-        if trial["size"] == size and (
-            trial == choice["best"] or trial["score"] <= best.get(_key(trial), trial)["score"]
-        ):
-            best[_key(trial)] = trial
     rows = [
         (f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
          *(shown(QUANTITIES[kind], error) for kind, error in trial["errors"].items()),
-         _verdict(trial, choice), name)
-        for (name, rank, sigma, weight), trial in sorted(best.items())
+         verdict(trial, choice), name)
+        for (name, rank, sigma, weight), trial in best_trials(choice).items()
     ]  # fmt: skip
     columns = ["σ", "rank", "weight", "ridge", *(heading(QUANTITIES[kind]) for kind in kinds), "", "representation"]
     if len({row[-1] for row in rows}) == 1:  # most often there is only one, and a screen is narrow
@@ -163,43 +76,6 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group]:
     return [table(title, columns, rows, right=range(4 + len(kinds)))]
 
 
-def _key(trial: dict[str, Any]) -> tuple[Any, ...]:
-    """Settings of a trial besides the ridge."""
-    return trial["representation"], trial["rank"], trial["sigma"], trial["energy_weight"]
-
-
-def _verdict(trial: dict[str, Any], choice: dict[str, Any]) -> str:
-    """`chosen`, or the reason why a trial that is better was not."""
-    if trial == choice["best"]:
-        return "chosen"
-    gain, least = choice["best"]["score"] - trial["score"], choice.get("least_gain", 0.0)
-    if gain <= 0:
-        return ""
-    return f"better by {gain:.1%}: chance below {least:.0%}" if gain < least else "ridge too small for the fit"
-
-
-def _data(source: dict[str, Any]) -> str:
-    draws = f" ({', '.join(source['draws'])})" if source.get("draws") else ""
-    if source.get("parts"):
-        return "; ".join(_data(part) for part in source["parts"]) + draws
-    split = f":{source['split']}" if source.get("split") else ""
-    return f"{source.get('name', '')}{split}{draws}"
-
-
-def _solver(solution: dict[str, Any]) -> str:
-    disk = solution.get("out_of_core")
-    if disk is not None:
-        gib = {name: f"{disk[name] / GIB:.1f} GiB" for name in ("disk_bytes", "bytes_read", "bytes_written")}
-        moved = f"{gib['bytes_read']} read, {gib['bytes_written']} written"
-        return f"direct, out of core: {gib['disk_bytes']} on disk, {moved}"
-    summed = ", compensated float32 products" if solution.get("accumulation") == "compensated" else ""
-    if "ranks" in solution:
-        return f"direct{summed}, equations by {solution['ranks']['size']} ranks"
-    if solution.get("solver") != "iterative":
-        return str(solution.get("solver", "")) + summed
-    return f"iterative, {len(solution.get('history', []))} steps: {solution.get('converged', '')}"
-
-
 def equations_facts(title: str, header: dict[str, Any]) -> Group:
     """Data, features and size of some equations, from the header of their file."""
     features, position = header["recipe"]["features"], header["position"]
@@ -207,22 +83,16 @@ def equations_facts(title: str, header: dict[str, Any]) -> Group:
         title,
         {
             "elements": ", ".join(symbol(z) for z in header["elements"]),
-            "data": _data(header["data"]),
+            "data": data_words(header["data"]),
             "structures": f"{header['structures']:,} with {header['atoms']:,} atoms",
             "equations": ", ".join(f"{part['n']:,} {kind}" for kind, part in header["parts"].items()),
             "features": f"{features['n_features']:,} {features['method'].upper()}, σ = {features['sigma']:g}",
-            "chosen": _chosen(header.get("choice")),
+            "chosen": chosen_words(header.get("choice")),
             "references": "as given" if header["given_reference_energies"] else "least squares",
             "checkpoint": "" if position is None else f"{position['done']:,} of {position['of']:,} structures are in",
             "checksum": str(header.get("checksum", "")),
         },
     )
-
-
-def _seconds(seconds: float) -> str:
-    if seconds < 120:
-        return f"{seconds:.1f} s"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min" if seconds >= 3600 else f"{seconds / 60:.1f} min"
 
 
 def show_plan(plan: Plan | None, as_json: bool) -> None:

@@ -6,9 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
 from typer import Argument, Option
 
+from ..errors import InputError
 from ..machine.files import check_output, write_or_rescue
+from .config import Config, path_beside, write_config
 from .options import (
     DATA_HELP,
     DataOptions,
@@ -19,6 +22,7 @@ from .options import (
     MachineOptions,
     MemoryOptions,
     Overwrite,
+    Report,
     spread,
 )
 from .overlap import repeats_note, shared_note
@@ -28,6 +32,7 @@ from .screen import note, notes, panel, progress, show, show_json, teaching, war
 from .tables import choice_table, error_table, metrics_as_json, model_facts, show_plan, symbol
 
 if TYPE_CHECKING:
+    from ..datasets import Dataset
     from ..exact import ExactPotential
     from ..model.metrics import Metrics
     from ..model.potential import Potential
@@ -37,8 +42,9 @@ if TYPE_CHECKING:
 HELP = teaching(
     """Train a potential on structures with energies, forces or stress, and write it to a file.
 
-DATA is a file (.npz, extended XYZ, or anything ASE reads), a stored split of it (PATH:SPLIT), a slice (PATH@0:1000), or
-a public set by name (`qml-lightning datasets`). Output, options and labels are checked before the work begins.
+DATA is a file (.npz, extended XYZ, or anything ASE reads), a stored split of it (PATH:SPLIT), a slice (PATH@0:1000), a
+folder, a pattern, or a public set by name (`qml-lightning datasets`); several are read as one. Output, options and
+labels are checked before the work begins.
 
 The width of the kernel, the ridge and the energy weight are chosen from the data by smaller fits, and the rank from the
 environments, unless they are given; the errors to expect are told. --recipe default takes fixed ones.
@@ -52,7 +58,9 @@ same command again with --resume. --equations keeps what `update` and `merge` ne
 [bold]Examples[/bold]
 
   qml-lightning train ethanol:train -m ethanol.safetensors --valid ethanol:test
-  qml-lightning train mine.extxyz -m mine.safetensors --train-size 1000
+  qml-lightning train mine.extxyz -m mine.safetensors --train-size 1000 --valid 0.1
+  qml-lightning train "runs/*.extxyz" more/ -m mine.safetensors
+  qml-lightning train --config run.toml
   qml-lightning train mine.npz:train -m mine.safetensors --energy-unit kcal/mol
   qml-lightning train crystal.traj -m crystal.safetensors --cutoff 5
   qml-lightning train large.npz -m large.safetensors --equations large.equations
@@ -67,7 +75,8 @@ SHOWN = 500
 
 @spread
 def command(
-    data: Annotated[str, Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    context: typer.Context,
+    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
     model: Annotated[Path, Option("--model", "-m", help="File to write, such as model.safetensors.")],
     recipe: RecipeOptions,
     reading: DataOptions,
@@ -77,8 +86,15 @@ def command(
     train_size: Annotated[
         int | None, Option(min=1, help="Train on this many structures, drawn by the seed.", metavar="N")
     ] = None,
-    valid: Annotated[str | None, Option(help="Structures to tell the errors on, like DATA.", metavar="DATA")] = None,
-    report: Annotated[Path | None, Option(help="Also write a one-page summary, .png or .html.", metavar="FILE")] = None,
+    valid: Annotated[
+        str | None,
+        Option(
+            help="Structures to tell the errors on: like DATA, or a part to hold out (0.1), or a number (200).",
+            metavar="DATA|PART",
+        ),
+    ] = None,
+    config: Config = None,
+    report: Report = None,
     label_check: LabelCheck = True,
     outliers: Annotated[
         str,
@@ -105,6 +121,8 @@ def command(
     rank = own_rank()  # of several processes only the first writes and speaks
     if rank == 0:
         check_output(model, overwrite)
+        if config is not None:
+            check_output(path_beside(model), overwrite or path_beside(model).resolve() == config.resolve())
     if report is not None and rank == 0:
         from ..report.summary import check_report
 
@@ -125,10 +143,8 @@ def command(
             dataset = reading.load(data)
             if rank == 0 and not as_json:
                 notes(dataset.source)
-            if train_size is not None:
-                dataset = dataset.subsample(train_size, request.start.seed)
+            dataset, held_out = _parts(dataset, train_size, valid, request.start.seed, reading)
             problem = request.problem(dataset)
-            held_out = None if valid is None else reading.load(valid)
             if held_out is not None:
                 element_indices(held_out.structures.numbers, problem.elements)
             if plan:
@@ -146,6 +162,8 @@ def command(
             if rank == 0:
                 refuse_useless(potential.on(on, None, machine.kernels), dataset.structures)
                 write_or_rescue(model, lambda path: api.save(potential, path, overwrite=overwrite))
+                if config is not None:
+                    write_config(path_beside(model), context, overwrite=True)
         request.keep.remove_checkpoint()
     if rank > 0:
         return
@@ -160,6 +178,31 @@ def command(
     twice = (repeats_note(dataset), shared_note(potential, held_out) if held_out is not None else "")
     done = _Trained(model, report, keep.equations, potential, checked, looked_at, metrics, valid, twice)
     _tell(done, as_json)
+
+
+def _parts(
+    dataset: Dataset, train_size: int | None, valid: str | None, seed: int, reading: DataOptions
+) -> tuple[Dataset, Dataset | None]:
+    """Structures to train on, and those to tell the errors on: held out by the seed, read from a file, or none."""
+    part = _part(valid)
+    if part is None:
+        held_out = None if valid is None else reading.load(valid)
+        return (dataset if train_size is None else dataset.subsample(train_size, seed)), held_out
+    n = int(part) if part >= 1 else max(1, round(part * len(dataset)))
+    return dataset.split((train_size or len(dataset) - n, n), seed)
+
+
+def _part(valid: str | None) -> float | None:
+    """Part or number of structures to hold out; None if the text names data."""
+    try:
+        part = float(valid or "")
+    except ValueError:
+        return None
+    if Path(str(valid)).exists():
+        return None
+    if not (0 < part < 1 or (part >= 1 and part == int(part))):
+        raise InputError(f"--valid takes data, a part between 0 and 1 such as 0.1, or a whole number, got {valid}.")
+    return part
 
 
 @dataclass(frozen=True)
@@ -202,12 +245,16 @@ def _tell(done: _Trained, as_json: bool) -> None:
         note(text)
     if done.outliers is not None and done.outliers.text:
         panel("Warning", done.outliers.text, colour="yellow")
-    where = f"Errors on {done.valid}" if done.valid else "Errors on the training set"
+    where = (
+        f"Errors on {'held-out structures' if _part(done.valid) else done.valid}"
+        if done.valid
+        else "Errors on the training set"
+    )
     n = f"{done.metrics.structures:,} structures"
     evidence = choice_table(header["provenance"].get("choice"))
     show(model_facts("Trained", header, explained), *evidence, error_table(f"{where} ({n})", done.metrics))
     show(
         f"The model is in {done.model}."
-        + (f" The summary is in {done.report}." if done.report else "")
+        + (f" The report is in {done.report}." if done.report else "")
         + (f" The equations are in {done.equations}." if done.equations and done.equations.exists() else "")
     )

@@ -93,7 +93,7 @@ class SearchOptions:
 
 @spread
 def command(
-    data: Annotated[str, Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
     output: Annotated[Path, Option("--output", "-o", help="Write the best recipe here, such as best.json.")],
     recipe: RecipeOptions,
     reading: DataOptions,
@@ -146,8 +146,8 @@ def command(
         return
     drawn = f" The figure is in {figure}." if figure else ""
     show(
-        _table(tuning, data),
-        f"The best recipe is in {output}: qml-lightning train {data} --recipe {output} …{drawn}\n"
+        _table(tuning, " ".join(data)),
+        f"The best recipe is in {output}: qml-lightning train {' '.join(data)} --recipe {output} …{drawn}\n"
         f"All trials are in {journal}.",
     )
 

@@ -77,7 +77,7 @@ def command(
     equations: Annotated[Path, Option(help="The equations of the model.", metavar="FILE")],
     reading: DataOptions,
     machine: MachineOptions,
-    data: Annotated[str | None, Argument(help=DATA_HELP, metavar="NEWDATA", show_default=False)] = None,
+    data: Annotated[list[str] | None, Argument(help=DATA_HELP, metavar="NEWDATA", show_default=False)] = None,
     output: Annotated[Path | None, Option("--output", "-o", help="Write the model here instead.")] = None,
     remove: Annotated[bool, Option("--remove", help="Take the structures out instead of adding them.")] = False,
     repeated: Repeated = False,
@@ -88,6 +88,7 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
+    data = data or None  # typer gives an empty list
     target = output or model
     check_output(target, overwrite or output is None)
     if data is not None:

@@ -3,7 +3,8 @@
 from ..atoms.dataset import Dataset, Source, concatenate
 from . import catalogue
 from .catalogue import download
-from .readers import from_ase, load
+from .readers import from_ase
+from .several import load
 from .writers import write_extxyz, write_predictions
 
 __all__ = [

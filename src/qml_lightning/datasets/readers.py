@@ -54,19 +54,19 @@ class Address:
 
 
 def address(source: str | os.PathLike[str]) -> Address:
-    """Parts of a source. If a file has exactly this name, the whole text is its path."""
+    """Parts of a source. If a file or a folder has exactly this name, the whole text is its path."""
     text = os.fspath(source)
     try:
         Path(text).expanduser()
     except RuntimeError as error:
         raise InputError(f"{text}: there is no such user. Write the whole path.") from error
-    if Path(text).expanduser().is_file():
+    if Path(text).expanduser().exists():
         return Address(text)
     slice_text = ""
     head, at, tail = text.rpartition("@")
     if at and head and tail and SLICE.fullmatch(tail):
         text, slice_text = head, tail
-    if Path(text).expanduser().is_file():
+    if Path(text).expanduser().exists():
         return Address(text, slice_text=slice_text)
     head, colon, tail = text.rpartition(":")
     # C:\set.npz has no split, and the name of a split contains no slash
@@ -90,14 +90,7 @@ def load(
     labels: Literal["optional", "required", "ignored"] = "optional",
     data_folder: str | os.PathLike[str] | None = None,
 ) -> Dataset:
-    """Structures and labels in eV and Å, from a file or a public set.
-
-    `source` is a path (.npz, or any file that ASE reads), a path with a stored split (`set.npz:train`) or a slice
-    (`run.traj@0:100`), or a name of the catalogue (`ethanol`, `rmd17_aspirin:train_01`). `limit` keeps only the first
-    frames. Extended XYZ and ASE's formats are in eV and Å, unless units are given. A .npz file must state its units or
-    be in the catalogue; otherwise give `energy_unit`. `force_unit` and `stress_unit` (kbar, GPa; -kbar where
-    compression is positive) are for files that mix units. A label whose key is given as "" is not read.
-    """
+    """Structures and labels in eV and Å, from one file or a public set (`datasets/several` reads several files)."""
     given = address(source)
     if split is not None and given.split not in (None, split):
         raise InputError(

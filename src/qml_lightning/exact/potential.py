@@ -20,7 +20,7 @@ from .covariance import energy_and_slope
 from .recipe import ExactRecipe
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class ExactPotential(Model):
     """Potential with E_i = Σ_j k(x_i, y_j) (w_j + v_j·(x_i − y_j)), over training environments y_j of atom i's element.
 
@@ -37,6 +37,15 @@ class ExactPotential(Model):
     baseline: Baseline
     provenance: Provenance = field(default_factory=Provenance)
     trained_on: Tensor | None = None  # (structures,) int64, `geometry_fingerprints` of the training structures
+
+    def _method(self) -> dict[str, str]:
+        recipe = self.recipe
+        limit = {"threshold": recipe.threshold} if recipe.method == "oqml" else {"ridge": recipe.ridge}
+        return {
+            "method": f"{recipe.method.upper()}, Gaussian kernel, σ = {recipe.sigma:g}",
+            "representation": recipe.representation.describe(),
+            **{name: f"{value:g}" for name, value in limit.items()},
+        }
 
     def _ready_basis(self, compute: Compute, precision: Precision | None) -> ReadyBasis:
         return exact_basis(self.elements, self.recipe, self.projection, compute, dtype_of(precision or "float64"))

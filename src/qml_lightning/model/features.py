@@ -34,6 +34,12 @@ class FeatureSettings:
         if self.method not in LINEAR_MAPS:
             raise InputError(f"Unknown feature map {self.method!r}. Known are {', '.join(LINEAR_MAPS)}.")
 
+    def describe(self) -> str:
+        """Settings in words, such as `8,192 SORF features, σ = 8, cos and sin pairs`."""
+        words = f"{self.n_features:,} {self.method.upper()} features, σ = {self.sigma:g}"
+        words += ", cos and sin pairs" if self.paired else ""
+        return words + (", own weights for each element" if self.blocks else "")
+
     def weights_of_each(self, n_elements: int) -> int:
         """Number of weights of one feature."""
         return n_elements if self.blocks else 1

@@ -14,6 +14,7 @@ from ..atoms.dataset import Dataset
 from ..atoms.structures import VOIGT, Labels, Structures
 from ..atoms.units import GPA
 from ..errors import InputError
+from ..machine.display import one_line, table_html
 from .potential import Model
 from .predictor import Prediction, Predictor
 
@@ -44,6 +45,16 @@ class Metrics:
     forces: Error | None  # over components, eV/Å
     stress: Error | None  # over the six components, eV/Å³
     forces_by_element: dict[int, Error]  # by atomic number
+
+    def __repr__(self) -> str:
+        known = {name: getattr(self, name) for name in UNITS}
+        errors = [f"{WORDS[name]} {with_unit(name, one.mae)}" for name, one in known.items() if one is not None]
+        return one_line("Metrics", [f"{self.structures:,} structures, MAE: {', '.join(errors) or 'no labels'}"])
+
+    def _repr_html_(self) -> str:
+        rows = [(one.name, one.mae, one.rmse, one.unit, f"{one.n:,}") for one in error_lines(self)]
+        title = f"Errors on {self.structures:,} structures, {self.atoms:,} atoms"
+        return table_html(title, ("", "MAE", "RMSE", "unit", "values"), rows)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON, in eV and Å."""

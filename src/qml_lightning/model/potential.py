@@ -14,6 +14,7 @@ from ..atoms.structures import Structures
 from ..errors import InputError
 from ..kernels import PredictorModel, WholePath
 from ..machine.compute import Compute
+from ..machine.display import facts_html, one_line
 from .baseline import Baseline
 from .basis import Basis, ReadyBasis
 from .features import columns_of
@@ -84,6 +85,32 @@ class Model(Protocol):
         """Energies, and forces and stress if wanted (stress: by default if there is a periodic structure)."""
         return self._ready.predict(structures, forces=forces, stress=stress)
 
+    def __repr__(self) -> str:
+        facts = self.facts()
+        return one_line(type(self).__name__, [facts["elements"], facts["method"], facts["training"]])
+
+    def _repr_html_(self) -> str:
+        return facts_html(type(self).__name__, self.facts())
+
+    def facts(self) -> dict[str, str]:
+        """Method and origin in words, by name."""
+        from ase.data import chemical_symbols
+
+        made = self.provenance
+        name = str(made.data.get("name", ""))
+        return {
+            "elements": " ".join(chemical_symbols[z] for z in self.elements),
+            **self._method(),
+            "training": f"{made.structures:,} structures" + (f" of {name}" if name else ""),
+            "equations": ", ".join(f"{n:,} {kind}" for kind, n in made.targets.items()),
+            "time": "" if made.seconds is None else f"{made.seconds:.1f} s on {made.threads} threads",
+            "versions": ", ".join(f"{name} {text}" for name, text in made.versions.items()),
+            "citation": str(made.data.get("citation", "")).split("\n")[0],
+        }
+
+    def _method(self) -> dict[str, str]:
+        """Method of the model in words (`method`), and its settings by name."""
+
     def calculator(self, **options: Any) -> QMLLightning:
         """This potential as an ASE calculator; the options are device, precision, kernels and skin."""
         from ..adapters.ase import QMLLightning
@@ -104,7 +131,7 @@ class Model(Protocol):
         return load(path)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Potential(Model):
     """Basis, weights and reference energies: what was drawn and what was learnt."""
 
@@ -126,6 +153,22 @@ class Potential(Model):
     @property
     def projection(self) -> Projection:  # type: ignore[override]
         return self.basis.projection
+
+    def environments(self, structures: Structures | Atoms | Sequence[Atoms]) -> Tensor:
+        """Projected environment of each atom, (atoms, rank) float64: a fingerprint of its surroundings."""
+        return self._ready.environments(structures)
+
+    def features(self, structures: Structures | Atoms | Sequence[Atoms]) -> Tensor:
+        """Random features summed over the atoms of each structure, (structures, weights) float64.
+
+        `potential.features(x) @ potential.weights` is the energy past the reference energies.
+        """
+        return self._ready.features(structures)
+
+    def _method(self) -> dict[str, str]:
+        facts = self.recipe.facts()
+        kept = {name: facts[name] for name in ("representation", "projection", "ridge", "weights")}
+        return {"method": facts["features"], **kept}
 
     @property
     def energy_noise(self) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +14,7 @@ from ..atoms.cells import check_cells
 from ..atoms.neighbours import Pairs, SkinnedPairs, element_indices, pairs_within
 from ..atoms.structures import Structures, batches, structures_from_ase
 from ..kernels import WholePath
+from ..machine.display import facts_html, one_line
 from .basis import ReadyBasis
 from .projection import lift, project
 
@@ -38,6 +39,23 @@ class Prediction:
     atom_energies: Tensor  # (atoms,)
     forces: Tensor | None = None  # (atoms, 3)
     stress: Tensor | None = None  # (structures, 3, 3), tension positive; NaN for a structure without a cell
+
+    def __repr__(self) -> str:
+        return one_line("Prediction", list(self._facts().values()))
+
+    def _repr_html_(self) -> str:
+        return facts_html("Prediction", self._facts())
+
+    def _facts(self) -> dict[str, str]:
+        n, energies, forces = len(self.energies), self.energies, self.forces
+        span = f"{float(energies.min()):.3f} to {float(energies.max()):.3f} eV" if n > 1 else ""
+        return {
+            "structures": f"{n:,} structures",
+            "atoms": f"{len(self.atom_energies):,} atoms",
+            "energies": (span or f"{float(energies[0]):.3f} eV") if n else "",
+            "forces": "" if forces is None or not n else f"forces up to {float(forces.norm(dim=1).max()):.3g} eV/Å",
+            "stress": "" if self.stress is None else "stress",
+        }
 
     @classmethod
     def joined(cls, parts: Sequence[Prediction]) -> Prediction:
@@ -102,6 +120,45 @@ class Predictor:
             parts.append(self.predict_pairs(part, pairs, forces=forces, stress=stress))
         return Prediction.joined(parts)
 
+    def environments(self, structures: Structures | Atoms | Sequence[Atoms]) -> Tensor:
+        """Projected environment of each atom, (atoms, rank): the input of the feature maps."""
+        parts = [rho for _, rho, _ in self._environments(structures)]
+        return torch.cat(parts).double().cpu()
+
+    def features(self, structures: Structures | Atoms | Sequence[Atoms]) -> Tensor:
+        """Random features summed over the atoms of each structure, (structures, weights) float64.
+
+        features @ weights is the energy past the reference energies (and past the repulsion of very close atoms).
+        """
+        basis, parts = self.basis, []
+        for part, rho, element in self._environments(structures):
+            rows = torch.zeros(len(part), basis.n_weights, dtype=torch.float64)
+            for e, feature_map in enumerate(basis.maps):
+                atoms = (element == e).nonzero()[:, 0]
+                values = basis.kernels.features(feature_map, rho[atoms].contiguous()).double().cpu()
+                rows[:, basis.columns(e)].index_add_(0, part.structure_of_atom[atoms.cpu()], values)
+            parts.append(rows)
+        return torch.cat(parts)
+
+    def _environments(
+        self, structures: Structures | Atoms | Sequence[Atoms]
+    ) -> Iterator[tuple[Structures, Tensor, Tensor]]:
+        """Structures, their projected environments and the index of each atom's element, portion by portion."""
+        if not isinstance(structures, Structures):
+            structures = structures_from_ase(structures)
+        for index in batches(structures.counts, ATOMS_AT_ONCE):
+            part = structures.select(index)
+            pairs = pairs_within(part, self.cutoff, self.basis.elements)
+            element = element_indices(part.numbers, self.basis.elements).to(self.basis.device)
+            segments, vectors = pairs.segments.to(self.basis.device), self.basis.like(pairs.vector)
+            yield part, self._projected(part.n_atoms, segments, vectors, element), element
+
+    def _projected(self, n_atoms: int, segments: Tensor, vectors: Tensor, element: Tensor) -> Tensor:
+        basis = self.basis
+        return project(
+            basis.projections, basis.kernels.environments(basis.arguments, n_atoms, segments, vectors), element
+        )
+
     def _begin_anew(self) -> None:
         """Leave to the parent process what is its own: one of its threads may have been at work during the fork."""
         self._left = self._whole_path  # kept, as freeing it would touch the parent's locks
@@ -140,8 +197,7 @@ class Predictor:
             index = element_indices(structures.numbers, basis.elements)
             close = repulsion.close(index[pairs.centre], index[pairs.neighbour], pairs.vector)
             vectors = vectors if close is None else close.held_apart(vectors)
-        values = basis.kernels.environments(basis.arguments, structures.n_atoms, segments, vectors)
-        rho = project(basis.projections, values, element)
+        rho = self._projected(structures.n_atoms, segments, vectors, element)
         energy = torch.zeros(structures.n_atoms, dtype=torch.float64, device=basis.device)
         slope = torch.zeros_like(rho)
         for e in range(len(basis.elements)):

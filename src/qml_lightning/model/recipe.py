@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from dataclasses import asdict, dataclass, field, fields, replace
+from typing import Any, Literal, TypedDict
 
 import torch
 
 from ..errors import InputError
 from ..linear.compensated import ACCUMULATIONS, Accumulation
-from .features import FeatureSettings
+from ..machine.display import facts_html, one_line
+from .features import FeatureSettings, Method
 from .fields import check_fields
 from .representations import DEFAULT as DEFAULT_REPRESENTATION
-from .representations import Representation, representation_as_dict, representation_from_dict
+from .representations import PRESETS, Representation, representation_as_dict, representation_from_dict
 from .representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES
 
 Precision = Literal["float32", "float64"]
@@ -63,6 +64,28 @@ class Recipe:
     precision: Precision = "float64"  # of representation and features; equations are always float64
     seed: int = 0
 
+    def __repr__(self) -> str:
+        facts = self.facts()
+        short = self.representation.describe().split(",")[0]
+        return one_line("Recipe", [short, facts["features"], facts["projection"], f"ridge {self.ridge:g}"])
+
+    def _repr_html_(self) -> str:
+        return facts_html("Recipe", self.facts())
+
+    def facts(self) -> dict[str, str]:
+        """Settings in words, by name."""
+        weights = {"energy": self.energy_weight, "force": self.force_weight, "stress": self.stress_weight}
+        return {
+            "representation": self.representation.describe(),
+            "projection": f"{self.rank} axes",
+            "features": self.features.describe(),
+            "ridge": f"{self.ridge:g}",
+            "weights": ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items()),
+            "solver": self.solver.method,
+            "precision": self.precision,
+            "seed": str(self.seed),
+        }
+
     @property
     def dtype(self) -> torch.dtype:
         return dtype_of(self.precision)
@@ -107,6 +130,45 @@ class Recipe:
         return cls(**parts)
 
 
+class RecipeChanges(TypedDict, total=False):
+    """Settings of a recipe by their own names, wherever in it they are."""
+
+    n_features: int
+    method: Method  # sorf, rff or orf
+    sigma: float
+    n_transforms: int
+    chi_scaled: bool
+    paired: bool
+    blocks: bool
+    representation: Representation | str  # or the name of a preset
+    cutoff: float  # Å
+    rank: int
+    ridge: float
+    energy_weight: float
+    force_weight: float
+    stress_weight: float
+    size_exponent: float
+    solver: SolverSettings | str  # or the name of its method
+    projection_samples: int
+    precision: Precision
+    seed: int
+
+
+def changed(recipe: Recipe, changes: RecipeChanges) -> Recipe:
+    """`recipe` with other settings; not checked."""
+    rest: dict[str, Any] = dict(changes)
+    features = {f.name: rest.pop(f.name) for f in fields(FeatureSettings) if f.name in rest}
+    if isinstance(name := rest.get("representation"), str):
+        if name not in PRESETS:
+            raise InputError(f"There is no representation {name!r}. Known are {', '.join(PRESETS)}.")
+        rest["representation"] = PRESETS[name]
+    if "cutoff" in rest:
+        rest["representation"] = rest.get("representation", recipe.representation).within(rest.pop("cutoff"))
+    if isinstance(rest.get("solver"), str):
+        rest["solver"] = replace(recipe.solver, method=rest["solver"])
+    return replace(recipe, features=replace(recipe.features, **features), **rest)
+
+
 # Fields that training/choice can choose from the data.
 CHOOSABLE = ("representation", "sigma", "energy_weight", "rank", "ridge")
 
@@ -124,11 +186,16 @@ class Automatic:
             raise InputError(f"Cannot choose {', '.join(strange)}. What can be chosen: {', '.join(CHOOSABLE)}.")
         self.start.check()
 
+    def changed(self, changes: RecipeChanges) -> Automatic:
+        """A search that starts from other settings and leaves them as they are given."""
+        given = {*changes, *(("representation",) if "cutoff" in changes else ())}
+        return Automatic(changed(self.start, changes), tuple(name for name in self.free if name not in given))
+
     def settled_as(self, other: Recipe) -> Recipe:
         """`start` with the free fields taken from `other`."""
-        fields = {name: getattr(other, name) for name in self.free if name != "sigma"}
+        settled = {name: getattr(other, name) for name in self.free if name != "sigma"}
         sigma = other.features.sigma if "sigma" in self.free else self.start.features.sigma
-        return replace(self.start, features=replace(self.start.features, sigma=sigma), **fields)
+        return replace(self.start, features=replace(self.start.features, sigma=sigma), **settled)
 
 
 # Pairs of cos and sin are as accurate as phases at the same number of features and need half of the transforms; float32

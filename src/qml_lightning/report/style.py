@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 FORMATS = (".png", ".pdf", ".svg")
 GREY = "#555555"
-# Colours of successive lines, dark enough for print.
-COLOURS = ("#2454a6", "#c8322b", "#3a923a", "#8a4fa3", "#b8860b", "#1b8a8f")
+# Colours of successive lines, after Okabe and Ito: also people who see no red or no green tell them apart.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#b07c00", "#56b4e9")
 STYLE: Any = {
     "font.family": "sans-serif",
     "font.size": 9,

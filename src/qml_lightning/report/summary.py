@@ -1,9 +1,7 @@
-"""A one-page summary of a fit: predictions against references, a table of errors, and the recipe."""
+"""Reports of a model in files: a page with links, or figures; and a one-page summary of a fit as a figure."""
 
 from __future__ import annotations
 
-import base64
-import html
 import os
 import textwrap
 from collections.abc import Sequence
@@ -13,10 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..atoms.fingerprints import geometry_fingerprints, shared_with
+from ..api import header_of
 from ..exact import ExactRecipe
-from ..machine.files import write_atomically
+from ..machine.files import check_output, write_atomically
 from ..model.metrics import Metrics, compare, error_lines
+from .figures import draw as draw_figure
+from .model_page import model_page
+from .points import origin
 from .style import COLOURS, GREY, STYLE, check_figure, image
 
 if TYPE_CHECKING:
@@ -25,20 +26,39 @@ if TYPE_CHECKING:
 
     from ..datasets import Dataset
     from ..exact import ExactPotential
-    from ..model.potential import Potential
+    from ..model.potential import Model, Potential
     from ..model.predictor import Prediction
 
-FORMATS = (".png", ".html")
+FORMATS = (".html", ".png", ".pdf", ".svg")
 # The usual colours of common elements, dark enough for print. Other elements take the colours of the style in turn.
-ELEMENT_COLOURS = {1: "#7f7f7f", 6: "#222222", 7: "#2454a6", 8: "#c8322b", 9: "#3a923a", 14: "#b8860b", 16: "#c9a800"}
+ELEMENT_COLOURS = {1: "#7f7f7f", 6: "#222222", 7: "#0072b2", 8: "#d55e00", 9: "#009e73", 14: "#b07c00", 16: "#e69f00"}
 # At most this many points in one panel: more would only make the file larger.
 MOST_POINTS = 20_000
 FEW_POINTS = 200  # up to here points are drawn larger
 
 
 def check_report(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """The path, or an InputError if a summary cannot be written there. Called before the work begins."""
-    return check_figure(path, overwrite=overwrite, name="A summary", formats=FORMATS)
+    """The path, or an InputError if a report cannot be written there. Called before the work begins."""
+    if Path(path).suffix.lower() == ".html":
+        return check_output(path, overwrite)
+    return check_figure(path, overwrite=overwrite, name="A report", formats=FORMATS)
+
+
+def write_report(
+    path: str | os.PathLike[str],
+    potential: Model,
+    data: Dataset,
+    prediction: Prediction,
+    *,
+    overwrite: bool = False,
+) -> None:
+    """Write `prediction` against the labels of `data`: .html as a page with links, others as a figure for a paper."""
+    path = check_report(path, overwrite=overwrite)
+    if path.suffix.lower() == ".html":
+        page = model_page(potential, data, prediction, header_of(potential)).encode()
+    else:
+        page = image(draw_figure(data, prediction), path.suffix[1:].lower())
+    write_atomically(path, page, overwrite=overwrite)
 
 
 def write_summary(
@@ -49,12 +69,12 @@ def write_summary(
     *,
     overwrite: bool = False,
 ) -> None:
-    """Write the summary of `prediction` against the labels of `data`, as .png or as .html with the picture inside."""
+    """Write the summary of a fit: .html as the page of `write_report`, others as one page with figure and tables."""
+    if Path(path).suffix.lower() == ".html":
+        write_report(path, potential, data, prediction, overwrite=overwrite)
+        return
     path = check_report(path, overwrite=overwrite)
-    page = image(draw(potential, data, prediction), "png")
-    if path.suffix.lower() == ".html":
-        page = _html(page, _title(potential)).encode()
-    write_atomically(path, page, overwrite=overwrite)
+    write_atomically(path, image(draw(potential, data, prediction), path.suffix[1:].lower()), overwrite=overwrite)
 
 
 def draw(potential: Potential | ExactPotential, data: Dataset, prediction: Prediction) -> Figure:
@@ -73,7 +93,7 @@ def draw(potential: Potential | ExactPotential, data: Dataset, prediction: Predi
         figure.text(0.02, 0.965, _title(potential), fontsize=12, fontweight="bold")
         _energies(*panels[0], data, prediction)
         _forces(*panels[1], data, prediction)
-        _errors(figure.add_axes((0.02, 0.045, 0.44, 0.28)), metrics, _origin(potential, data))
+        _errors(figure.add_axes((0.02, 0.045, 0.44, 0.28)), metrics, origin(potential, data))
         _facts(figure.add_axes((0.52, 0.045, 0.46, 0.28)), potential)
         source = potential.provenance.data.get("citation", "").split("\n")[0]
         if source:
@@ -155,17 +175,6 @@ def _absent(parity: Axes, error: Axes, text: str) -> None:
     parity.text(0.5, 0.5, text, ha="center", va="center", color=GREY, transform=parity.transAxes)
 
 
-def _origin(potential: Potential | ExactPotential, data: Dataset) -> str:
-    """Number of structures, and whether the potential was trained on them, as far as that is known."""
-    n = f"{len(data):,}"
-    if potential.trained_on is None:
-        return f"{n} structures"
-    seen = len(shared_with(geometry_fingerprints(data.structures), potential.trained_on))
-    if seen == len(data):
-        return f"{n} training structures"
-    return f"{n} structures, {seen:,} of them training structures" if seen else f"{n} structures not seen in training"
-
-
 def _errors(axes: Axes, metrics: Metrics, origin: str) -> None:
     rows = [(line.name, line.mae, line.rmse, line.unit) for line in error_lines(metrics)]
     title = f"Errors on {origin}"
@@ -226,13 +235,3 @@ def _table(axes: Axes, title: str, columns: Sequence[Column], rows: Sequence[Seq
     rules.append(y - 0.025)
     for rule in rules:
         axes.plot([0, 1], [rule, rule], color="black", linewidth=0.8, clip_on=False)
-
-
-def _html(png: bytes, title: str) -> str:
-    picture = base64.b64encode(png).decode()
-    return (
-        f'<!doctype html>\n<html lang="en"><meta charset="utf-8"><title>{html.escape(title)}</title>\n'
-        '<body style="margin:2em auto;max-width:60em;text-align:center">'
-        f'<img alt="{html.escape(title)}: predicted against reference energies and forces" style="max-width:100%" '
-        f'src="data:image/png;base64,{picture}"></body></html>\n'
-    )

@@ -1,0 +1,70 @@
+"""`qml-lightning report`: a page that shows how a model does on labelled structures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from ..errors import InputError
+from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from .overlap import shared_note
+from .portions import evaluate_all
+from .screen import note, notes, show, show_json, teaching
+from .tables import error_table, metrics_as_json
+
+HELP = teaching(
+    """Show how a model does on structures with energies, forces or stress, as one page that needs no network.
+
+The page has the errors by label, element and group, plots of predictions against references that are linked with a 3D
+view of the structures (with the package chemiscope: pip install "qml-lightning\\[report]"), the worst structures, the
+trials behind the recipe, and the card of the model. --png and --pdf write a figure of the same for a paper.
+
+[bold]Examples[/bold]
+
+  qml-lightning report ethanol.safetensors ethanol:test -o report.html
+  qml-lightning report model.safetensors mine.extxyz -o report.html --pdf figure.pdf
+"""
+)
+
+
+@spread
+def command(
+    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
+    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    reading: DataOptions,
+    machine: MachineOptions,
+    output: Annotated[Path | None, Option("--output", "-o", help="Page to write, .html.", metavar="FILE")] = None,
+    png: Annotated[Path | None, Option(help="Figure for a paper as pixels.", metavar="FILE")] = None,
+    pdf: Annotated[Path | None, Option(help="Figure for a paper as lines.", metavar="FILE")] = None,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    from ..report.summary import check_report, write_report
+
+    wanted = {".html": output, ".png": png, ".pdf": pdf}
+    files = [path for path in wanted.values() if path is not None]
+    if not files:
+        raise InputError("Name a file to write: -o report.html, --png figure.png or --pdf figure.pdf.")
+    for ending, path in wanted.items():
+        if path is not None and path.suffix.lower() != ending:
+            raise InputError(f"Wanted a name that ends in {ending}, got {path}.")
+        if path is not None:
+            check_report(path, overwrite=overwrite)
+    predictor = machine.predictor(model)
+    dataset = reading.load(data)
+    metrics, prediction = evaluate_all(predictor, dataset)
+    for path in files:
+        write_report(path, predictor.potential, dataset, prediction, overwrite=overwrite)
+    seen = shared_note(predictor.potential, dataset)
+    if as_json:
+        told = {**metrics_as_json(metrics), "files": [str(path) for path in files], "notes": [seen] if seen else []}
+        show_json(told)
+        return
+    notes(dataset.source)
+    if seen:
+        note(seen)
+    show(error_table(f"{model.name} on {metrics.structures:,} structures", metrics))
+    show(f"Written: {', '.join(map(str, files))}.")

@@ -1,0 +1,141 @@
+"""Page about a data set before training."""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Sequence
+
+from ..machine.files import write_atomically
+from ..study.statistics import Distribution, Extreme, Statistics
+from .page import facts, histogram, page, paragraph, section, table, tiles
+
+# Rows of a table that are shown, of lists that may be long.
+SHOWN = 15
+
+
+def write_data_page(path: str | os.PathLike[str], statistics: Statistics, *, overwrite: bool = False) -> None:
+    """Write the page of a data set as one .html file."""
+    write_atomically(path, data_page(statistics).encode(), overwrite=overwrite)
+
+
+def data_page(s: Statistics) -> str:
+    """The page of a data set."""
+    body = [
+        *_header(s),
+        section("Look at these first", *(paragraph(text, "warning") for text in (*s.repeated, *s.notes))),
+        section("Composition", _two(_counts("composition", s.compositions), _counts("element", s.elements, "atoms"))),
+        section("Groups", _counts("group (config_type)", s.groups)),
+        section(
+            "Energies",
+            _two(_drawn(s.energies, "energy per atom past the reference energies (eV)"),
+                 _drawn(s.sizes, "atoms in a structure")),
+            _two(_extremes("lowest", s.lowest_energies, "eV/atom"),
+                 _extremes("highest", s.highest_energies, "eV/atom")),
+            _references(s),
+        ),
+        section(
+            "Forces",
+            _two(_drawn(s.forces, "length of the force on an atom (eV/Å)", "--two"),
+                 _extremes("largest", s.largest_forces, "eV/Å")),
+            _net(s.net_forces),
+        ),
+        section(
+            "Distances and cells",
+            _two(_shortest(s), _drawn(s.volumes, "volume per atom (Å³)", "--three")),
+        ),
+        section("Numbers", _numbers(s)),
+    ]  # fmt: skip
+    return page(f"{s.name}: {s.structures:,} structures", body)
+
+
+def _header(s: Statistics) -> list[str]:
+    kinds = ", ".join(f"{kind} of {n:,}" for kind, n in s.labels.items()) or "none"
+    return [
+        f"<h1>{html.escape(s.name)}</h1>",
+        paragraph(f"Labels: {kinds}. {', '.join(f'{n:,} {name}' for name, n in s.periodic.items())}.", "soft"),
+        tiles(
+            {
+                "structures": f"{s.structures:,}",
+                "atoms": f"{s.atoms:,}",
+                "elements": " ".join(s.elements),
+                "compositions": f"{len(s.compositions):,}",
+                "repeated": "none" if not s.repeated else s.repeated[0].split(" ")[0],
+            }
+        ),
+    ]
+
+
+def _two(*parts: str) -> str:
+    kept = [part for part in parts if part]
+    return f"<div class=columns>{''.join(f'<div>{part}</div>' for part in kept)}</div>" if kept else ""
+
+
+def _counts(name: str, counts: dict[str, int], of: str = "structures") -> str:
+    rows = [(key, f"{n:,}") for key, n in list(counts.items())[:SHOWN]]
+    more = paragraph(f"… and {len(counts) - SHOWN:,} more.", "soft") if len(counts) > SHOWN else ""
+    return table((name, of), rows, right=(1,)) + more
+
+
+def _drawn(values: Distribution | None, label: str, colour: str = "--one") -> str:
+    return "" if values is None else histogram(values.values, label, colour=colour)
+
+
+def _extremes(word: str, found: Sequence[Extreme], unit: str) -> str:
+    return table((f"{word} ({unit})", "where"), [(f"{one.value:.4g}", one.where) for one in found], right=(0,))
+
+
+def _references(s: Statistics) -> str:
+    if not s.references:
+        return ""
+    rows = {symbol: f"{energy:.4f} eV" for symbol, energy in s.references.items()}
+    option = ",".join(f"{symbol}={energy:.4f}" for symbol, energy in s.references.items())
+    return f"<h3>Suggested reference energies</h3>{paragraph(s.references_from, 'soft')}{facts(rows)}" + paragraph(
+        f"`train` finds them by itself; to fix them: --reference-energies {option}", "soft"
+    )
+
+
+def _net(net: Distribution | None) -> str:
+    return "" if net is None else paragraph(net_force_text(net), "soft")
+
+
+def net_force_text(net: Distribution) -> str:
+    """Sentence about the sums of the forces of structures, which should be zero."""
+    return (
+        f"The sum of the forces of a structure, per atom: median {net.quantiles[2]:.2g}, largest "
+        f"{net.quantiles[4]:.2g} eV/Å (0 for converged forces on isolated systems)."
+    )
+
+
+def _shortest(s: Statistics) -> str:
+    rows = [(pair, f"{one.value:.3f}", one.where) for pair, one in list(s.shortest.items())[:SHOWN]]
+    return table(("pair", "shortest (Å)", "where"), rows, right=(1,))
+
+
+def _numbers(s: Statistics) -> str:
+    return table(
+        ("", "mean", "std. dev.", "smallest", "5 %", "median", "95 %", "largest", "unit"),
+        number_rows(s),
+        right=range(1, 8),
+    )
+
+
+def number_rows(s: Statistics) -> list[tuple[str, ...]]:
+    """Rows of a table of distributions, as text."""
+    named = {
+        "atoms": s.sizes,
+        "energy": s.energies,
+        "force": s.forces,
+        "net force": s.net_forces,
+        "volume": s.volumes,
+    }
+    return [
+        (name, *(_number(value, one.std) for value in (one.mean, one.std, *one.quantiles)), one.unit)
+        for name, one in named.items()
+        if one is not None
+    ]
+
+
+def _number(value: float, spread: float) -> str:
+    """Four digits; zero if the value is one but for rounding."""
+    return f"{0.0 if abs(value) < 1e-9 * spread else value:.4g}"

@@ -1,0 +1,188 @@
+"use strict";
+// Plots of predictions against references, linked with a 3D view: click a point, see its structure.
+(function () {
+  const report = JSON.parse(document.getElementById("report-data").textContent);
+  const canvas = document.getElementById("plot");
+  const state = { plot: 0, errors: false, structure: -1, atom: -1 };
+  const MARGIN = { left: 64, right: 12, top: 10, bottom: 46 };
+  let places = { x: [], y: [] };
+  let viewer = null;
+
+  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  function ticks(low, high, wanted) {
+    const rough = (high - low) / wanted;
+    const power = Math.pow(10, Math.floor(Math.log10(rough)));
+    const step = power * [1, 2, 5, 10].find((f) => rough <= f * power);
+    const out = [];
+    for (let t = Math.ceil(low / step) * step; t <= high + 1e-9 * step; t += step) out.push(t);
+    return { out, digits: Math.max(0, -Math.floor(Math.log10(step))) };
+  }
+
+  const label = (value, digits) => (Math.abs(value) < 1e-12 ? 0 : value).toFixed(digits).replace("-", "−");
+
+  function span(values) {
+    let low = Infinity, high = -Infinity;
+    for (const v of values) { if (v < low) low = v; if (v > high) high = v; }
+    const room = 0.04 * (high - low) || 1;
+    return [low - room, high + room];
+  }
+
+  function draw() {
+    const plot = report.plots[state.plot];
+    if (!plot) return;
+    const width = canvas.clientWidth, height = Math.min(width, 430), ratio = window.devicePixelRatio || 1;
+    canvas.style.height = height + "px";
+    canvas.width = width * ratio;
+    canvas.height = height * ratio;
+    const to = canvas.getContext("2d");
+    to.scale(ratio, ratio);
+    const ink = colour("--ink"), line = colour("--line"), soft = colour("--soft");
+    const ys = state.errors ? plot.y.map((v, k) => plot.scale * (v - plot.x[k])) : plot.y;
+    let xs = span(plot.x), yr = span(ys);
+    if (!state.errors) xs = yr = [Math.min(xs[0], yr[0]), Math.max(xs[1], yr[1])];
+    const X = (v) => MARGIN.left + ((width - MARGIN.left - MARGIN.right) * (v - xs[0])) / (xs[1] - xs[0]);
+    const Y = (v) => height - MARGIN.bottom - ((height - MARGIN.top - MARGIN.bottom) * (v - yr[0])) / (yr[1] - yr[0]);
+    to.font = "12px system-ui, sans-serif";
+    to.fillStyle = soft;
+    to.strokeStyle = line;
+    to.lineWidth = 1;
+    const across = ticks(xs[0], xs[1], width < 420 ? 4 : 6), up = ticks(yr[0], yr[1], 6);
+    to.textAlign = "center";
+    for (const t of across.out) {
+      to.beginPath(); to.moveTo(X(t), MARGIN.top); to.lineTo(X(t), height - MARGIN.bottom); to.stroke();
+      to.fillText(label(t, across.digits), X(t), height - MARGIN.bottom + 16);
+    }
+    to.textAlign = "right";
+    for (const t of up.out) {
+      to.beginPath(); to.moveTo(MARGIN.left, Y(t)); to.lineTo(width - MARGIN.right, Y(t)); to.stroke();
+      to.fillText(label(t, up.digits), MARGIN.left - 6, Y(t) + 4);
+    }
+    to.textAlign = "center";
+    to.fillStyle = ink;
+    to.fillText("reference " + plot.words + " (" + plot.unit + ")", (MARGIN.left + width - MARGIN.right) / 2, height - 8);
+    to.save();
+    to.translate(14, (height - MARGIN.bottom + MARGIN.top) / 2);
+    to.rotate(-Math.PI / 2);
+    to.fillText(state.errors ? "error (" + plot.errorUnit + ")" : "predicted (" + plot.unit + ")", 0, 0);
+    to.restore();
+    to.strokeStyle = ink;
+    to.beginPath();
+    if (state.errors) { to.moveTo(X(xs[0]), Y(0)); to.lineTo(X(xs[1]), Y(0)); }
+    else { to.moveTo(X(xs[0]), Y(xs[0])); to.lineTo(X(xs[1]), Y(xs[1])); }
+    to.stroke();
+    places = { x: plot.x.map(X), y: ys.map(Y) };
+    const size = plot.x.length > 3000 ? 1.5 : plot.x.length > 300 ? 2.2 : 3.2;
+    const colours = plot.kinds.map((kind) => colour(kind.colour));
+    to.globalAlpha = plot.x.length > 300 ? 0.65 : 0.85;
+    for (let k = 0; k < plot.x.length; k++) {
+      to.fillStyle = colours[plot.kind[k]];
+      to.beginPath(); to.arc(places.x[k], places.y[k], size, 0, 7); to.fill();
+    }
+    to.globalAlpha = 1;
+    to.strokeStyle = colour("--two");
+    for (let k = 0; k < plot.x.length; k++) {
+      if (plot.structure[k] !== state.structure) continue;
+      const chosen = !plot.atom || state.atom < 0 || plot.atom[k] === state.atom;
+      to.lineWidth = chosen ? 2 : 1;
+      to.beginPath(); to.arc(places.x[k], places.y[k], chosen ? 6 : 3.5, 0, 7); to.stroke();
+    }
+    legend(plot);
+  }
+
+  function legend(plot) {
+    const at = document.getElementById("legend");
+    at.textContent = "";
+    for (const kind of plot.kinds) {
+      if (!kind.name) continue;
+      const one = document.createElement("span"), dot = document.createElement("i");
+      dot.style.background = "var(" + kind.colour + ")";
+      one.append(dot, kind.name);
+      at.append(one);
+    }
+    const shown = plot.x.length < plot.total ? plot.x.length.toLocaleString("en") + " of " : "";
+    const n = document.createElement("span");
+    n.className = "soft";
+    n.textContent = shown + plot.total.toLocaleString("en") + " values";
+    at.append(n);
+  }
+
+  function select(structure, atom) {
+    state.structure = structure;
+    state.atom = atom === undefined || atom === null ? -1 : atom;
+    document.body.dataset.structure = String(structure);
+    const box = document.getElementById("selected"), table = document.createElement("table");
+    table.className = "facts";
+    for (const [name, values] of Object.entries(report.facts)) {
+      const text = values[structure];
+      if (!text) continue;
+      const row = table.insertRow(), head = document.createElement("th");
+      head.textContent = name;
+      row.append(head);
+      row.insertCell().textContent = text;
+    }
+    box.textContent = "";
+    box.append(table);
+    const at = report.viewed.indexOf(structure);
+    if (viewer && at >= 0) viewer.select({ structure: at, environment: at });
+    const note = document.getElementById("viewer-note");
+    if (note && viewer) note.textContent = at >= 0 ? "" : "This structure is not in the 3D view: the page would be too large.";
+    draw();
+  }
+
+  function nearest(event) {
+    const box = canvas.getBoundingClientRect(), x = event.clientX - box.left, y = event.clientY - box.top;
+    let best = -1, least = 16 * 16;
+    for (let k = 0; k < places.x.length; k++) {
+      const d = (places.x[k] - x) ** 2 + (places.y[k] - y) ** 2;
+      if (d < least) { least = d; best = k; }
+    }
+    return best;
+  }
+
+  canvas.addEventListener("click", (event) => {
+    const plot = report.plots[state.plot], k = nearest(event);
+    if (k >= 0) select(plot.structure[k], plot.atom ? plot.atom[k] : -1);
+  });
+  canvas.addEventListener("keydown", (event) => {
+    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    select((state.structure + step + report.structures) % report.structures, -1);
+  });
+  for (const button of document.querySelectorAll("button[data-plot]")) {
+    button.addEventListener("click", () => {
+      state.plot = Number(button.dataset.plot);
+      for (const other of document.querySelectorAll("button[data-plot]")) {
+        other.setAttribute("aria-selected", String(other === button));
+      }
+      draw();
+    });
+  }
+  const errors = document.getElementById("errors");
+  if (errors) errors.addEventListener("click", () => {
+    state.errors = !state.errors;
+    errors.setAttribute("aria-selected", String(state.errors));
+    draw();
+  });
+  for (const button of document.querySelectorAll("button[data-structure]")) {
+    button.addEventListener("click", () => {
+      select(Number(button.dataset.structure), Number(button.dataset.atom || -1));
+      document.getElementById("explorer").scrollIntoView({ behavior: "smooth", block: "start" });
+    });
+  }
+  new ResizeObserver(draw).observe(canvas.parentElement);
+  window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+
+  function ready() { document.body.dataset.ready = viewer ? "viewer" : "plots"; }
+  function view() {
+    const note = document.getElementById("viewer-note"), warnings = new Chemiscope.Warnings();
+    warnings.addHandler((message) => { note.textContent = message; });
+    Chemiscope.StructureVisualizer.load({ meta: "viewer-meta", info: "viewer-info", structure: "viewer" }, report.viewer, warnings)
+      .then((made) => { viewer = made; select(state.structure, state.atom); ready(); })
+      .catch((problem) => { note.textContent = "The 3D view cannot be shown: " + problem; ready(); });
+  }
+  window.qmlReport = { state, select, view, places: () => places, viewer: () => viewer };
+  select(report.first, -1);
+  if (!report.viewer) ready();
+})();

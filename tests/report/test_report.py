@@ -1,0 +1,194 @@
+"""The report of a model: numbers that are right, and a page that works in a browser without a network."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+from browser import browser, chromium
+from qml_lightning import evaluate, fit
+from qml_lightning.api import header_of
+from qml_lightning.cli import main
+from qml_lightning.report import model_page as pages
+from qml_lightning.report.figures import draw
+from qml_lightning.report.model_page import model_page
+from qml_lightning.report.points import compared, plots, viewed, viewer_script
+from qml_lightning.report.summary import write_report
+from small_models import SMALL, crystals, molecules
+
+needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def judged():
+    """A potential, structures that it has not seen with groups, and its predictions."""
+    data = crystals(20)
+    data = replace(data, groups=np.array([f"kind {k % 2}" for k in range(20)]))
+    train, test = data.split((10, 10), seed=0)
+    potential = fit(train, SMALL)
+    return potential, test, potential.predict(test.structures)
+
+
+@pytest.fixture(scope="module")
+def report(judged, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    write_report(path, *judged)
+    return path
+
+
+@pytest.fixture(scope="module")
+def tab(tmp_path_factory):
+    with browser(tmp_path_factory.mktemp("profile")) as made:
+        yield made
+
+
+def content(page: str) -> dict:
+    return json.loads(re.search(r'id="report-data">(.*?)</script>', page, re.DOTALL)[1].replace("<\\/", "</"))
+
+
+def test_errors_of_each_structure_add_up_to_those_of_the_whole(judged):
+    potential, data, prediction = judged
+    errors, metrics = compared(data, prediction), evaluate(potential, data)
+    assert np.abs(errors.energy).mean() == pytest.approx(metrics.energy_per_atom.mae)
+    assert errors.force.mean() == pytest.approx(metrics.forces.mae)
+    by_plot = {plot["name"]: plot for plot in plots(data, prediction)}
+    assert by_plot["forces"]["mae"] == pytest.approx(metrics.forces.mae)
+    assert by_plot["stress"]["total"] == 60
+    assert {kind["name"] for kind in by_plot["energy"]["kinds"]} == {"kind 0", "kind 1"}
+
+
+def test_the_worst_come_first_and_stay_when_points_are_left_out(judged):
+    _, data, prediction = judged
+    forces = prediction.forces.clone()
+    forces[17] += 5.0
+    wrong = replace(prediction, forces=forces)
+    errors = compared(data, wrong)
+    assert errors.worst("force", 3)[0] == int(data.structures.structure_of_atom[17])
+    plot = next(one for one in plots(data, wrong, most=40) if one["name"] == "forces")
+    assert len(plot["x"]) == 40
+    assert plot["total"] == 120
+    assert max(abs(a - b) for a, b in zip(plot["x"], plot["y"])) == pytest.approx(5.0, abs=0.5)
+
+
+def test_a_page_holds_as_many_structures_as_it_may_the_worst_among_them(judged, monkeypatch):
+    _, data, _ = judged
+    assert viewed(data, [3]) == list(range(10))
+    monkeypatch.setattr("qml_lightning.report.points.MOST_ATOMS", 12)
+    assert viewed(data, [7, 3]) == [0, 3, 7]
+
+
+def test_it_says_not_seen_in_training_only_if_fingerprints_tell(judged):
+    potential, data, prediction = judged
+    header = header_of(potential)
+    assert "10 structures not seen in training" in model_page(potential, data, prediction, header)
+    unknown = replace(potential, trained_on=None)
+    assert "not seen in training" not in model_page(unknown, data, prediction, header)
+
+
+def test_missing_labels_are_left_out(judged):
+    potential, data, prediction = judged
+    some = replace(data, labels=replace(data.labels, energies=None, stress=None), groups=None)
+    page = model_page(potential, some, prediction, header_of(potential))
+    assert [plot["name"] for plot in content(page)["plots"]] == ["forces"]
+    assert "By group" not in page
+
+
+def test_names_from_files_are_not_html(judged):
+    potential, data, prediction = judged
+    data = replace(data, groups=np.array(["</script><b>"] * 10), source=replace(data.source, name="<i>name</i>"))
+    page = model_page(potential, data, prediction, header_of(potential))
+    assert "<i>name" not in page
+    assert "</script><b>" not in page
+    assert content(page)["facts"]["group"][0] == "</script><b>"
+
+
+def test_without_chemiscope_the_page_says_what_is_missing(judged, monkeypatch):
+    monkeypatch.setattr(pages, "viewer_script", lambda: None)
+    page = model_page(*judged, header_of(judged[0]))
+    assert "qml-lightning[report]" in page
+    assert len(page) < 300_000
+
+
+def test_the_figure_has_a_panel_for_each_label_and_clips_no_text(judged):
+    figure = draw(*judged[1:])
+    assert len(figure.axes) == 6
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    box, (width, height) = figure.get_tightbbox(canvas.get_renderer()), figure.get_size_inches()
+    assert box.x0 >= 0
+    assert box.y0 >= 0
+    assert box.x1 <= width
+    assert box.y1 <= height
+
+
+def test_commands_write_pages_and_figures(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    fit(molecules(8), SMALL).save("m.safetensors")
+    from qml_lightning.datasets import write_extxyz
+
+    data = molecules(4, seed=50)
+    write_extxyz("test.extxyz", data.structures, energies=data.labels.energies, forces=data.labels.forces)
+    assert main(["report", "m.safetensors", "test.extxyz", "-o", "r.html", "--png", "r.png", "--pdf", "r.pdf"]) == 0
+    assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "r.pdf").read_bytes().startswith(b"%PDF")
+    assert main(["evaluate", "m.safetensors", "test.extxyz", "--report", "e.html"]) == 0
+    assert content((tmp_path / "e.html").read_text()) == content((tmp_path / "r.html").read_text())
+    assert main(["report", "m.safetensors", "test.extxyz"]) == 2
+    assert main(["report", "m.safetensors", "test.extxyz", "-o", "r.pdf"]) == 2
+    assert "ends in .html" in capsys.readouterr().err
+
+
+@needs_browser
+@pytest.mark.parametrize(("width", "dark"), [(1280, False), (1280, True), (390, False)])
+def test_the_page_opens_without_an_error_or_a_request_in_any_light_and_width(report, tab, width, dark):
+    assert viewer_script() is not None, "chemiscope belongs to the test environment"
+    tab.open(report, width=width, dark=dark)
+    tab.wait("document.body.dataset.ready === 'viewer'")
+    assert tab.problems == []
+    assert tab.requests == []
+    assert tab.value("document.documentElement.scrollWidth") <= width
+    ink, paper = (tab.value(f"getComputedStyle(document.body).{name}") for name in ("color", "backgroundColor"))
+    light = [sum(map(int, re.findall(r"\d+", colour)[:3])) for colour in (ink, paper)]
+    assert (light[0] > light[1]) == dark
+    assert abs(light[0] - light[1]) > 400  # readable
+
+
+@needs_browser
+def test_a_click_on_a_point_and_the_arrow_keys_change_the_structure_that_is_shown(report, tab):
+    tab.open(report)
+    tab.wait("document.body.dataset.ready === 'viewer'")
+    tab.value("document.getElementById('plot').scrollIntoView()")
+    before = tab.value("document.body.dataset.structure")
+    found = tab.value(
+        "(() => { const box = document.getElementById('plot').getBoundingClientRect(), p = qmlReport.places();"
+        f"const k = Number({before}) === 0 ? 1 : 0; return [box.left + p.x[k], box.top + p.y[k]]; }})()"
+    )
+    tab.click(*found)
+    tab.wait(f"document.body.dataset.structure !== '{before}'")
+    now = int(tab.value("document.body.dataset.structure"))
+    # the viewer itself shows that structure
+    shown = tab.value("qmlReport.viewer().saveSettings().pinned[0]")
+    assert shown == now
+    tab.value("document.getElementById('plot').focus()")
+    tab.press("ArrowRight")
+    tab.wait(f"document.body.dataset.structure === '{(now + 1) % 10}'")
+    tab.wait(f"qmlReport.viewer().saveSettings().pinned[0] === {(now + 1) % 10}")
+    assert tab.problems == []
+
+
+@needs_browser
+def test_a_button_of_the_worst_structures_shows_one_and_a_tab_shows_forces(report, tab):
+    tab.open(report)
+    tab.wait("document.body.dataset.ready === 'viewer'")
+    wanted = tab.value("document.querySelectorAll('button[data-structure]')[2].dataset.structure")
+    tab.value("document.querySelectorAll('button[data-structure]')[2].click()")
+    assert tab.value("document.body.dataset.structure") == wanted
+    tab.value("document.querySelector('button[data-plot=\"1\"]').click()")
+    assert tab.value("qmlReport.places().x.length") == 120
+    assert "values" in tab.value("document.getElementById('legend').textContent")
+    assert tab.problems == []
