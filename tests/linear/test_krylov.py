@@ -11,7 +11,7 @@ import torch
 
 from qml_lightning.errors import SolveError
 from qml_lightning.linear import preconditioner
-from qml_lightning.linear.krylov import State, Stopping, least_residuals
+from qml_lightning.linear.krylov import State, Stopping, least_residuals, look_at
 from qml_lightning.linear.preconditioner import GuidedBySmallModel, Parted, trusted_factor
 
 RIDGE = 1e-4
@@ -108,15 +108,32 @@ def test_another_ridge_is_solved_for_in_the_same_room_and_the_best_weights_are_k
     state, found = least_residuals(guided.step, targets, State.start(1e-2, targets, 512), **settings), []
     for ridge in (1e-3, 1e-5):
         room = state.images.data_ptr()
-        state = least_residuals(guided.step, targets, state.with_ridge(ridge, targets), **settings)
+        state = state.with_ridge(ridge, targets)
+        look_at(state, targets, settings["held_out"])
+        state.begin_window()
+        state = least_residuals(guided.step, targets, state, **settings)
         assert state.images.data_ptr() == room
         assert np.abs(z @ state.weights.numpy() - z @ _direct(z, y, ridge)).max() < 1e-6
         found.append(state.weights)
-    assert list(state.ended) == [1e-2, 1e-3, 1e-5]
+    assert list(state.compared) == [1e-2, 1e-3, 1e-5]
     assert state.best_ridge == 1e-3
     assert torch.equal(state.of_best, found[0])
-    # the error that is told is that of the weights it ended with
-    assert state.ended[1e-5] == settings["held_out"](state.weights)
+
+
+@pytest.mark.parametrize("ridge", [1e-5, 3e-4, 1e-2])
+def test_the_directions_of_one_ridge_give_the_least_residual_with_another(ridge):
+    z, y = _problem()
+    guided, targets, directions = _guided(z, 64), torch.from_numpy(y), []
+    whole = guided.step
+    guided.step = lambda v: directions.append((found := whole(v))[0]) or found
+    state = least_residuals(guided.step, targets, State.start(RIDGE, targets, 512), Stopping(1e-9, 12))
+    other = state.with_ridge(ridge, targets)
+    matrix = z @ z.T + ridge * np.eye(len(z))
+    best = np.linalg.lstsq(matrix @ torch.stack(directions).numpy().T, y, rcond=None)[0]
+    least = np.linalg.norm(y - matrix @ torch.stack(directions).numpy().T @ best)
+    assert other.error == pytest.approx(least, rel=1e-6)
+    assert other.steps == len(directions)
+    assert other.number == 0
 
 
 def test_it_stops_when_held_out_rows_gain_no_more():

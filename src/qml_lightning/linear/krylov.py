@@ -54,7 +54,8 @@ class State:
     base: Tensor  # (columns,) weights before the present window
     residual: Tensor  # (rows,) residual of `base`
     left: Tensor  # (rows,) residual now
-    images: Tensor  # (window, columns) Zᵀ d of the directions d that make up β
+    directions: Tensor  # (window, rows) d, of which β is made
+    images: Tensor  # (window, columns) Zᵀ d of each direction
     products: Tensor  # (window, rows) orthonormal: (Z Zᵀ + ridge) d of all directions is triangleᵀ · products
     triangle: Tensor  # (window, window)
     steps: int = 0  # in the present window
@@ -65,9 +66,10 @@ class State:
     @classmethod
     def start(cls, ridge: float, targets: Tensor, n_columns: int, window: int = WINDOW) -> State:
         """Zero weights, and memory for `window` steps."""
-        images, products = targets.new_empty(window, n_columns), targets.new_empty(window, len(targets))
-        triangle = targets.new_zeros(window, window)
-        return cls(ridge, targets.new_zeros(n_columns), targets, targets, images, products, triangle)
+        directions, products = (targets.new_empty(window, len(targets)) for _ in range(2))
+        images, triangle = targets.new_empty(window, n_columns), targets.new_zeros(window, window)
+        zero = targets.new_zeros(n_columns)
+        return cls(ridge, zero, targets, targets, directions, images, products, triangle)
 
     @property
     def coefficients(self) -> Tensor:
@@ -87,15 +89,48 @@ class State:
         return float(self.left.norm())
 
     def with_ridge(self, ridge: float, targets: Tensor) -> State:
-        """Start for another ridge, in the same memory and with zero weights.
+        """State for another ridge in the same memory, with the best weights that the same directions give.
 
-        Starting from the weights of the last ridge takes as many steps, and the first ones change so little that the
-        error on held-out rows seems to have settled.
+        The products with a direction are known for every ridge, and only their orthogonal basis is made anew. That takes
+        about as long as one step. Directions of earlier windows are gone: then another ridge hardly wins. Further steps
+        need a new window: beside the directions of another ridge their coefficients would grow without bound.
         """
-        return replace(
+        other = replace(
             self, ridge=ridge, base=torch.zeros_like(self.base), residual=targets, left=targets,
             steps=0, number=0, best=self.of_best,
         )  # fmt: skip
+        for k in reversed(range(self.steps)):  # the last first: each needs those before it
+            self.products[k] = self.triangle[: k + 1, k] @ self.products[: k + 1]
+        for k in range(self.steps):
+            other.add(self.products[k] + (ridge - self.ridge) * self.directions[k])
+        return other
+
+    def add(self, product: Tensor) -> None:
+        """Take the next direction of the window into account, whose `product` with Z Zᵀ + ridge is given.
+
+        The product is made orthogonal to all before it (twice, for rounding).
+        """
+        k, new = self.steps, product
+        before = self.products[:k]
+        self.triangle[: k + 1, k] = 0.0
+        for _ in range(2):
+            along = before @ new
+            self.triangle[:k, k] += along
+            new = new - along @ before
+        size = float(new.norm())
+        if not 0 < size < math.inf:
+            raise SolveError(
+                f"The iteration broke down after {self.number} steps: its vectors are not finite, or say nothing new. "
+                "Use a larger ridge or more features in the preconditioner."
+            )
+        self.triangle[k, k] = size
+        self.products[k] = new / size
+        self.left = self.left - (self.products[k] @ self.left) * self.products[k]
+        self.steps += 1
+
+    def begin_window(self) -> None:
+        """Go on from the present weights, without the directions that led to them."""
+        self.base, self.residual, self.steps = self.weights, self.left, 0
 
     @property
     def looks(self) -> list[float]:
@@ -103,14 +138,22 @@ class State:
         return [step.held_out for step in self.history if step.ridge == self.ridge and step.held_out is not None]
 
     @property
-    def ended(self) -> dict[float, float]:
-        """Last error on held-out rows with each ridge, in the order of trial."""
-        return {step.ridge: step.held_out for step in self.history if step.held_out is not None}
+    def compared(self) -> dict[float, float]:
+        """Error on held-out rows by which each ridge is compared, in the order of trial.
+
+        The last one with the first ridge; with any other one the error of the directions that the first one found.
+        """
+        of_first = {step.ridge: step.held_out for step in self.history[:1]}
+        errors: dict[float, float] = {}
+        for step in self.history:
+            if step.held_out is not None and (step.ridge in of_first or step.ridge not in errors):
+                errors[step.ridge] = step.held_out
+        return errors
 
     @property
     def best_ridge(self) -> float:
-        """Ridge with the best last error on held-out rows; the present one where there are no held-out rows."""
-        return best_of(self.ended) if self.ended else self.ridge
+        """Ridge with the best error on held-out rows; the present one where there are no held-out rows."""
+        return best_of(self.compared) if self.compared else self.ridge
 
     @property
     def of_best(self) -> Tensor:
@@ -142,7 +185,7 @@ def least_residuals(
         and not _settled(state.looks, of_zero, stopping.patience)
     ):
         if state.steps == len(state.images):
-            state.base, state.residual, state.steps = state.weights, state.left, 0
+            state.begin_window()
         _take(step, state)
         look = state.number % stopping.look_every == 0 or state.error <= stopping.tolerance * scale
         error = held_out(state.weights) if look and held_out is not None else None
@@ -153,31 +196,23 @@ def least_residuals(
     return state
 
 
-def _take(step: Step, state: State) -> None:
-    """Add one direction: P⁻¹ times the residual, or times the last product where that took little of the residual.
+def look_at(
+    state: State, targets: Tensor, held_out: Callable[[Tensor], float], tell: Callable[[State], None] | None = None
+) -> None:
+    """Note the error on held-out rows with a ridge that has just been taken (`State.with_ridge`), before any step."""
+    residual, seconds = state.error / float(targets.norm()), state.history[-1].seconds
+    state.history.append(Iteration(state.number, state.ridge, residual, held_out(state.weights), seconds))
+    if tell is not None:
+        tell(state)
 
-    Its own product is made orthogonal to all before it (twice, for rounding).
-    """
+
+def _take(step: Step, state: State) -> None:
+    """Add one direction: P⁻¹ times the residual, or times the last product where that took little of the residual."""
     k, error = state.steps, state.error
     stalled = k > 0 and error > STALLED * math.hypot(error, float(state.products[k - 1] @ state.residual))
     direction, state.images[k], new = step(state.products[k - 1] if stalled else state.left / error)
-    new = new + state.ridge * direction
-    before = state.products[:k]
-    state.triangle[: k + 1, k] = 0.0
-    for _ in range(2):
-        along = before @ new
-        state.triangle[:k, k] += along
-        new = new - along @ before
-    size = float(new.norm())
-    if not 0 < size < math.inf:
-        raise SolveError(
-            f"The iteration broke down after {state.number} steps: its vectors are not finite, or say nothing new. "
-            "Use a larger ridge or more features in the preconditioner."
-        )
-    state.triangle[k, k] = size
-    state.products[k] = new / size
-    state.left = state.left - (state.products[k] @ state.left) * state.products[k]
-    state.steps += 1
+    state.directions[k] = direction
+    state.add(new + state.ridge * direction)
     state.number += 1
 
 

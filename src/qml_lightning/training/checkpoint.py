@@ -31,9 +31,9 @@ from .keep import SECONDS, Keep
 from .plan import SolverName
 from .problem import Problem
 
-RESTART, RESTART_VERSION = "qml_lightning_iteration", 4
+RESTART, RESTART_VERSION = "qml_lightning_iteration", 5
 # Tensors of an iteration: single vectors, and those with one vector for each step of the window.
-VECTORS, WINDOWS = ("base", "residual", "left"), ("images", "products", "triangle")
+VECTORS, WINDOWS = ("base", "residual", "left"), ("directions", "images", "products", "triangle")
 
 
 class CheckpointWarning(UserWarning):

@@ -68,7 +68,7 @@ def iteration_memory(problem: Problem, recipe: Recipe) -> int:
     tangents += len(VOIGT) * structures.n_atoms * ("stress" in problem.targets)
     number = torch.finfo(recipe.dtype).bits // 8
     environments = 2 * (structures.n_atoms + tangents) * (recipe.rank * number + 16)  # twice: batches are joined
-    window = 8 * min(WINDOW, recipe.solver.most_iterations) * (problem.n_rows + n_weights)
+    window = 8 * min(WINDOW, recipe.solver.most_iterations) * (2 * problem.n_rows + n_weights)
     return int(8 * _small_weights(problem, recipe) ** 2 + BUFFER_BYTES + environments + window)
 
 

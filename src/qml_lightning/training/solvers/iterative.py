@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import SolveError
-from ...linear.krylov import WINDOW, State, Stopping, least_residuals
+from ...linear.krylov import WINDOW, State, Stopping, least_residuals, look_at
 from ...linear.normal_equations import Gram
 from ...linear.preconditioner import GuidedBySmallModel
 from ...linear.ridge import Ridge, compared, next_ridge
@@ -52,7 +52,8 @@ class Iterative:
     def solve(self, ridge: Ridge, state: State | None = None, keep: Callable[[State], None] | None = None) -> Solution:
         """Solution with this ridge, from `state` if one is given.
 
-        A chosen ridge is refined: others are tried while the error on held-out structures falls.
+        A chosen ridge is refined: others are tried with the directions that the first one found, while the error on
+        held-out structures falls. Only the best of them takes further steps.
         """
         settings = self.recipe.solver
 
@@ -66,9 +67,19 @@ class Iterative:
             return least_residuals(self.guided.step, self.targets, state, stopping, held_out=self.held_out, tell=after)
 
         window = min(WINDOW, settings.most_iterations)
-        state = iterated(state or State.start(ridge.value, self.targets, self.guided.n_columns, window))
-        while ridge.least is not None and (other := next_ridge(state.ended, ridge.least)) is not None:
-            state = iterated(state.with_ridge(other, self.targets))
+        state = state or State.start(ridge.value, self.targets, self.guided.n_columns, window)
+        if not state.history or state.ridge == state.history[0].ridge:
+            state = iterated(state)
+        while ridge.least is not None and (other := next_ridge(state.compared, ridge.least)) is not None:
+            assert self.held_out is not None, "ridges are compared on held-out structures"
+            state = state.with_ridge(other, self.targets)
+            look_at(state, self.targets, self.held_out, after)
+        if state.best_ridge != state.history[0].ridge:
+            if state.ridge != state.best_ridge:
+                state = state.with_ridge(state.best_ridge, self.targets)
+            if state.number == 0:
+                state.begin_window()
+            state = iterated(state)
         best = state.best_ridge
         steps = [step for step in state.history if step.ridge == best]
         exact = steps[-1].residual <= settings.tolerance
@@ -80,7 +91,7 @@ class Iterative:
         report = {
             **self.report,
             "converged": "residual below the tolerance" if exact else "held-out error fell no more",
-            "ridges": compared(state.ended),
+            "ridges": compared(state.compared),
             "history": [asdict(step) for step in state.history],
         }
         return Solution(state.of_best, best, ridge.chosen, report)
