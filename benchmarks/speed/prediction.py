@@ -45,7 +45,7 @@ def variants(n_features: int) -> dict[str, Recipe]:
 
 
 def cells(options: Options) -> list[Cell]:
-    n_features = 256 if options.quick else 16384
+    n_features = 512 if options.quick else 16384
     return [{"what": what, "n_features": n_features} for what in (BATCHES, ONE, BOXES)]
 
 
