@@ -22,6 +22,7 @@ from qml_lightning.atoms.structures import structures_from_arrays
 from qml_lightning.atoms.units import ENERGY_IN_EV
 from qml_lightning.errors import SolveError
 from qml_lightning.kernels import FeatureMap, kernels_for, native
+from qml_lightning.kernels.reference import density as density_kernels
 from qml_lightning.linear.compensated import BLOCK, add_compensated
 from qml_lightning.linear.normal_equations import Gram, Rows, add_product, append, lower_tiles
 from qml_lightning.machine.compute import Compute
@@ -34,6 +35,7 @@ from qml_lightning.model.potential import Model
 from qml_lightning.model.predictor import Predictor, forces_from
 from qml_lightning.model.projection import lift, project
 from qml_lightning.model.representations import fchl19 as representations
+from qml_lightning.model.representations.density import SHORT_DENSITY
 from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
@@ -46,6 +48,7 @@ from qml_lightning.training.solvers.direct import equations_of, solved
 __all__ = [
     "BLOCK",
     "ENERGY_IN_EV",
+    "SHORT_DENSITY",
     "Basis",
     "Equations",
     "NativeFeatures",
@@ -56,6 +59,7 @@ __all__ = [
     "add_product",
     "atomic",
     "bytes_from",
+    "density_gradients",
     "energy_gradients",
     "equations_of",
     "extended",
@@ -229,6 +233,24 @@ def energy_gradients(potential: Potential, structures: Structures) -> list[Tenso
         _, slope = basis.kernels.energy_and_slope(feature_map, rho, potential.weights[basis.columns(e)])
         gradients.append(slope.double())
     return gradients
+
+
+def density_gradients(potential: Potential, structures: Structures) -> Tensor:
+    """Gradients of the atomic energies by the density of the neighbours, (atoms, harmonics, elements · radial)."""
+    basis = potential.on(precision="float64", kernels="reference").basis
+    p, element = basis.arguments, element_indices(structures.numbers, basis.elements)
+    by_rho = torch.zeros(structures.n_atoms, potential.recipe.rank, dtype=torch.float64)
+    for e, slopes in enumerate(energy_gradients(potential, structures)):
+        by_rho[element == e] = slopes
+    by_values = lift(basis.projections, by_rho, element)[:, p.pair_size :]
+    pairs, found = pairs_within(structures, p.cutoff, basis.elements), []
+    for part in density_kernels._Centres.chunks(p, structures.n_atoms, pairs.segments, pairs.vector):
+        with torch.enable_grad():
+            moments = density_kernels._moments(p, part).requires_grad_()
+            values = density_kernels._invariants(p, moments).flatten(1)
+            total = (values * by_values[part.first : part.last]).sum()
+        found.append(torch.einsum("ahk,znk->ahzn", torch.autograd.grad(total, moments)[0], p.mixing).flatten(2))
+    return torch.cat(found)
 
 
 def untrained(structures: Structures, recipe: Recipe) -> Potential:

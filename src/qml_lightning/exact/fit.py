@@ -86,7 +86,8 @@ def _axes(structures: Structures, recipe: ExactRecipe) -> Projection:
     if recipe.rank is None:
         return whole_representation(n, recipe)
     sampling = Recipe(recipe.representation, projection_samples=recipe.projection_samples, seed=recipe.seed)
-    samples = sample_environments(structures, sampling, np.random.default_rng(recipe.seed))
+    drawn = sampling.representation.draw(len(structures.elements), sampling.seed)
+    samples = sample_environments(structures, sampling, drawn, np.random.default_rng(recipe.seed))
     return principal_axes(directions(samples), recipe.rank)
 
 

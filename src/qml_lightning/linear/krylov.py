@@ -91,7 +91,7 @@ class State:
     def with_ridge(self, ridge: float, targets: Tensor) -> State:
         """State for another ridge in the same memory, with the best weights that the same directions give.
 
-        The products with a direction are known for every ridge, and only their orthogonal basis is made anew. That takes
+        The products with a direction are known for every ridge, and only their orthogonal basis is made anew. It takes
         about as long as one step. Directions of earlier windows are gone: then another ridge hardly wins. Further steps
         need a new window: beside the directions of another ridge their coefficients would grow without bound.
         """

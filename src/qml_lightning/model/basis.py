@@ -34,11 +34,15 @@ class Basis:
     drawn: Mapping[str, Tensor] = field(default_factory=dict)  # random tensors of the representation
 
     @classmethod
-    def draw(cls, structures: Structures, recipe: Recipe) -> Basis:
-        """Axes from a sample of the environments of each element, and feature maps drawn at random."""
-        drawn = recipe.representation.draw(len(structures.elements), recipe.seed)
+    def draw(cls, structures: Structures, recipe: Recipe, drawn: Mapping[str, Tensor] | None = None) -> Basis:
+        """Axes from a sample of the environments of each element, and feature maps drawn at random.
+
+        `drawn`: tensors of the representation, if it is not to draw them.
+        """
+        if drawn is None:
+            drawn = recipe.representation.draw(len(structures.elements), recipe.seed)
         random = np.random.default_rng(recipe.seed)
-        axes = principal_axes(directions(sample_environments(structures, recipe, random)), recipe.rank)
+        axes = principal_axes(directions(sample_environments(structures, recipe, drawn, random)), recipe.rank)
         maps = draw_maps(recipe.features, len(structures.elements), recipe.rank, random)
         return cls(structures.elements, recipe, axes, maps, drawn)
 
@@ -125,11 +129,12 @@ class ReadyBasis:
         return tensor.to(self.projections)
 
 
-def sample_environments(structures: Structures, recipe: Recipe, random: np.random.Generator) -> list[Tensor]:
+def sample_environments(
+    structures: Structures, recipe: Recipe, drawn: Mapping[str, Tensor], random: np.random.Generator
+) -> list[Tensor]:
     """Up to `projection_samples` representations of each element, (environments, size) in float64 on the CPU."""
     elements = structures.elements
     table = kernels_for("cpu", torch.float64, kind=recipe.representation.kind)
-    drawn = recipe.representation.draw(len(elements), recipe.seed)
     arguments = recipe.representation.arguments(len(elements), drawn)
     element = element_indices(structures.numbers, elements)
     chosen = torch.zeros(structures.n_atoms, dtype=torch.bool)

@@ -91,10 +91,15 @@ class TrialData:
             held_out.append(replace(whole, labels=Labels(energies=whole.labels.energies)))
         return held_out
 
+    def drawn(self, recipe: Recipe) -> dict[str, Tensor]:
+        """Random tensors of the representation, which are those of the fit."""
+        return recipe.representation.draw(len(self.problem.elements), recipe.seed)
+
     def directions(self, recipe: Recipe) -> list[Directions]:
         """Principal directions of each element, which the fit itself will find: no labels are used for them."""
         if recipe.representation not in self.known:
-            samples = sample_environments(self.problem.structures, recipe, np.random.default_rng(recipe.seed))
+            random = np.random.default_rng(recipe.seed)
+            samples = sample_environments(self.problem.structures, recipe, self.drawn(recipe), random)
             self.known[recipe.representation] = directions(samples)
         return self.known[recipe.representation]
 
@@ -186,8 +191,7 @@ class Trials:
         elements = self.data.problem.elements
         maps = draw_maps(recipe.features, len(elements), recipe.rank, np.random.default_rng(recipe.seed))
         axes = principal_axes(self.data.directions(recipe), recipe.rank)
-        drawn = recipe.representation.draw(len(elements), recipe.seed)
-        basis = Basis(elements, recipe, axes, maps, drawn)
+        basis = Basis(elements, recipe, axes, maps, self.data.drawn(recipe))
         ready, training = basis.ready(self.compute), self.data.training(size.structures)
         equations = empty(training, basis, device=self.compute.device)
         cached = self.cache.of("training", size, recipe.rank, recipe.representation)
