@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup lock demo test lint format wheel sanitize sanitize-threads attack clean
+.PHONY: setup lock demo test lint format docs wheel sanitize sanitize-threads attack clean
 
 setup: $(STAMP)
 
@@ -41,6 +41,10 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# The documentation site in build/site: open build/site/index.html. Nothing is fetched.
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # One wheel for any Python >= 3.11, any torch and any Linux from glibc 2.28 on, as torch's own; try_wheel.py holds it to
 # that, then installs and uses it in a fresh environment that sees no compiler.

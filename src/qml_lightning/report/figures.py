@@ -29,7 +29,8 @@ def draw(data: Dataset, prediction: Prediction) -> Figure:
 
     made = plots(data, prediction, MOST)
     with mpl.rc_context({**STYLE, "font.size": FONT}):
-        figure = Figure(figsize=(PANEL * len(made), 1.55 * PANEL), layout="constrained")
+        figure = Figure(figsize=(PANEL * len(made), 1.55 * PANEL))
+        figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06)  # ticks at an edge may stand out a little
         panels = figure.subplots(2, len(made), squeeze=False, height_ratios=(2.2, 1))
         for column, plot in enumerate(made):
             _parity(panels[0][column], plot)
@@ -48,9 +49,11 @@ def _parity(axes: Axes, plot: dict[str, Any]) -> None:
         axes.plot(x[own], y[own], MARKERS[at % len(MARKERS)], color=COLOURS[at % len(COLOURS)], markersize=size,
                   markeredgewidth=0, alpha=0.6, label=one["name"], rasterized=len(x) > 2000)  # fmt: skip
     axes.set(xlim=(low - room, high + room), ylim=(low - room, high + room), aspect="equal")
-    axes.set(xlabel=f"reference {plot['words']} ({plot['unit']})", ylabel=f"predicted ({plot['unit']})")
+    axes.set(xlabel=f"reference ({plot['unit']})", ylabel=f"predicted ({plot['unit']})")
     axes.locator_params(nbins=4)
-    axes.set_title(f"MAE {plot['scale'] * plot['mae']:.3g} {plot['errorUnit']}", fontsize=FONT, loc="left")
+    axes.set_title(
+        f"{plot['words']}\nMAE {plot['scale'] * plot['mae']:.3g} {plot['errorUnit']}", fontsize=FONT, loc="left"
+    )
     if len(plot["kinds"]) > 1:
         axes.legend(fontsize=FONT - 1.5, markerscale=1.8, handletextpad=0.1, borderaxespad=0.2, loc="lower right")
 

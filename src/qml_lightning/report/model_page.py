@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..model.metrics import Metrics, compare, error_lines, heading, shown, with_unit
+from ..model.metrics import WORDS, Metrics, compare, error_lines, heading, shown, with_unit
 from .card import QUANTITIES, best_trials, model_card, settings_of, symbol, verdict
 from .page import details, facts, histogram, lines, page, paragraph, section, static, table, tiles
 from .points import Compared, compared, origin, plots, viewed, viewer_dataset, viewer_script
@@ -55,10 +55,12 @@ def model_page(potential: Model, data: Dataset, prediction: Prediction, header: 
 
 
 def _tiles(metrics: Metrics) -> str:
-    known = {"energy": metrics.energy_per_atom, "force": metrics.forces, "stress": metrics.stress}
-    keys = {"energy": "energy_per_atom", "force": "forces", "stress": "stress"}
-    values = {f"{name} MAE": with_unit(keys[name], one.mae) for name, one in known.items() if one is not None}
-    values |= {f"{name} RMSE": with_unit(keys[name], one.rmse) for name, one in known.items() if one is not None}
+    known = {"energy_per_atom": metrics.energy_per_atom, "forces": metrics.forces, "stress": metrics.stress}
+    values = {
+        f"{WORDS[name]} MAE (RMSE {shown(name, one.rmse)})": with_unit(name, one.mae)
+        for name, one in known.items()
+        if one is not None
+    }
     return tiles({**values, "structures": f"{metrics.structures:,}", "atoms": f"{metrics.atoms:,}"})
 
 

@@ -80,12 +80,14 @@
       to.beginPath(); to.arc(places.x[k], places.y[k], size, 0, 7); to.fill();
     }
     to.globalAlpha = 1;
+    // the points of the selected structure: rings, which would hide each other if they are many
     to.strokeStyle = colour("--two");
-    for (let k = 0; k < plot.x.length; k++) {
-      if (plot.structure[k] !== state.structure) continue;
-      const chosen = !plot.atom || state.atom < 0 || plot.atom[k] === state.atom;
+    const own = plot.x.map((_, k) => k).filter((k) => plot.structure[k] === state.structure);
+    for (const k of own) {
+      const chosen = plot.atom ? plot.atom[k] === state.atom : true;
+      const radius = chosen && (own.length < 60 || plot.atom) ? 6 : own.length < 60 ? 3.5 : 2;
       to.lineWidth = chosen ? 2 : 1;
-      to.beginPath(); to.arc(places.x[k], places.y[k], chosen ? 6 : 3.5, 0, 7); to.stroke();
+      to.beginPath(); to.arc(places.x[k], places.y[k], radius, 0, 7); to.stroke();
     }
     legend(plot);
   }

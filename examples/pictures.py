@@ -1,0 +1,50 @@
+"""Pictures of reports for README and docs/gallery.md, taken in headless Chromium.
+
+python examples/pictures.py      # needs chromium, matplotlib and chemiscope
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import qml_lightning as qml
+from qml_lightning.report.data_page import write_data_page
+from qml_lightning.report.summary import write_report
+from qml_lightning.study.statistics import statistics_of
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "helpers"))
+from browser import browser  # noqa: E402  # the path was added above
+
+IMAGES = ROOT / "docs" / "images"
+READY = "document.body.dataset.ready === 'viewer'"
+
+
+def main(folder: Path) -> None:
+    train, test = qml.load_dataset("ethanol:train"), qml.load_dataset("ethanol:test")
+    potential = qml.fit(train, qml.recipes.DEFAULT, n_features=2048)
+    report, data = folder / "report.html", folder / "data.html"
+    prediction = potential.predict(test.structures)
+    write_report(report, potential, test, prediction)
+    write_report(IMAGES / "figure.png", potential, test, prediction, overwrite=True)
+    write_data_page(data, statistics_of(train))
+    shots = [("report", report, 1280, 930, False, READY), ("report_phone", report, 390, 844, True, READY)]
+    shots += [("data", data, 1280, 1010, False, "true")]
+    with browser(folder / "profile") as tab:
+        for name, page, width, height, dark, ready in shots:
+            tab.open(page, width=width, height=height, dark=dark)
+            tab.wait(ready)
+            if name == "report":
+                tab.value("document.querySelector('button[data-plot=\"1\"]').click()")
+            if name == "report_phone":
+                tab.value("document.getElementById('explorer').scrollIntoView()")
+            time.sleep(1.0)  # the 3D view turns to its place
+            tab.picture(IMAGES / f"{name}.png")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as made:
+        main(Path(made))
