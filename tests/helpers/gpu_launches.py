@@ -18,8 +18,10 @@ def launches(which: str) -> list[Launch]:
     """Those of "features" or "environments", or a few of both for "quick"."""
     with recorded() as found:
         if which == "quick":
-            _features(2, 128, False, FLOAT, False)
-            _environments(Density(), FLOAT, 128)
+            f = feature_map(2, 128, False, FLOAT)
+            triton.energy_and_slope(f, torch.zeros(37, 128), torch.zeros(f.n_features))
+            _pullback(ENERGIES_AND_FORCES, FLOAT)
+            _pullback(Density(), FLOAT)
         if which == "features":
             for dtype, wide in PRECISIONS:
                 for transforms, rank, paired in ((2, 128, True), (2, 256, False), (0, 100, False)):
@@ -40,11 +42,17 @@ def _features(transforms: int, rank: int, paired: bool, dtype: torch.dtype, wide
     triton.tangent_sums(inputs.many.to(dtype), inputs.owner, inputs.coefficients[inputs.owner], 37, inputs.many.dtype)
 
 
-def _environments(representation, dtype: torch.dtype, rank: int, n_elements: int = 3) -> None:
-    p = representation.arguments(n_elements, representation.draw(n_elements, 1)).to("cpu", dtype)
-    segments = 4 * torch.arange(2 * n_elements + 1)
-    vectors = torch.ones(int(segments[-1]), 3, dtype=dtype)
-    element, matrices = torch.tensor([0, 1]), torch.zeros(n_elements, p.size, rank, dtype=dtype)
-    triton.environments(p, 2, segments, vectors)
+def _pullback(representation, dtype: torch.dtype):
+    """Launch of the gradient; arguments, segments and vectors of two centres with four neighbours of each element."""
+    p = representation.arguments(3, representation.draw(3, 1)).to("cpu", dtype)
+    segments = 4 * torch.arange(7)
+    vectors = torch.ones(24, 3, dtype=dtype)
     triton.environments_pullback(p, 2, segments, vectors, torch.zeros(2, p.size, dtype=dtype))
-    triton.environments_jacobian(p, 2, segments, vectors, element, matrices)
+    return p, segments, vectors
+
+
+def _environments(representation, dtype: torch.dtype, rank: int) -> None:
+    p, segments, vectors = _pullback(representation, dtype)
+    triton.environments(p, 2, segments, vectors)
+    matrices = torch.zeros(3, p.size, rank, dtype=dtype)
+    triton.environments_jacobian(p, 2, segments, vectors, torch.tensor([0, 1]), matrices)

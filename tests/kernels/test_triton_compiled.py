@@ -44,7 +44,7 @@ def test_kernels_fit_into_a_gpu_without_spilling(architecture, which, tmp_path):
     )
     assert done.returncode == 0, done.stderr[-3000:]
     found = json.loads(done.stdout)
-    assert len(found) >= 5
+    assert len(found) >= 3
     for one in found:
         assert not one["reasons"], one
         assert 0 < one["registers"] <= 255
