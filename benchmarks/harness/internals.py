@@ -32,7 +32,7 @@ from qml_lightning.model.baseline import Baseline
 from qml_lightning.model.basis import Basis
 from qml_lightning.model.potential import Model
 from qml_lightning.model.predictor import Predictor, forces_from
-from qml_lightning.model.projection import lift, project
+from qml_lightning.model.projection import atoms_of_elements, lift, project
 from qml_lightning.model.representations import fchl19 as representations
 from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
@@ -249,10 +249,10 @@ def prediction_steps(structures: Structures, predictor: Predictor) -> dict[str, 
     pairs = pairs_within(structures, predictor.cutoff, basis.elements)
     segments, vectors = pairs.segments, basis.like(pairs.vector)
     values = basis.kernels.environments(basis.arguments, n, segments, vectors)
-    rho = project(basis.projections, values, element)
-    atoms = [(element == e).nonzero()[:, 0] for e in range(len(basis.elements))]
+    atoms = atoms_of_elements(element, len(basis.elements), basis.device)
+    rho = project(basis.projections, values, atoms)
     slope = torch.randn_like(rho)
-    cotangent = lift(basis.projections, slope, element)
+    cotangent = lift(basis.projections, slope, atoms)
     gradient = basis.kernels.environments_pullback(basis.arguments, n, segments, vectors, cotangent).double()
 
     def features() -> None:
@@ -262,7 +262,7 @@ def prediction_steps(structures: Structures, predictor: Predictor) -> dict[str, 
     return {
         "neighbours": lambda: pairs_within(structures, predictor.cutoff, basis.elements),
         "FCHL19 values": lambda: basis.kernels.environments(basis.arguments, n, segments, vectors),
-        "projection": lambda: (project(basis.projections, values, element), lift(basis.projections, slope, element)),
+        "projection": lambda: (project(basis.projections, values, atoms), lift(basis.projections, slope, atoms)),
         "features": features,
         "pullback": lambda: basis.kernels.environments_pullback(basis.arguments, n, segments, vectors, cotangent),
         "forces": lambda: forces_from(structures, pairs, gradient),

@@ -27,7 +27,7 @@ kernels: contract harmonics reference.fchl19 reference.density reference.feature
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
   disk.tiles disk.solve disk
 model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
-  baseline repulsion basis provenance predictor potential file metrics
+  baseline repulsion basis provenance predictor potential module file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
   checkpoint shared_gather solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
@@ -46,6 +46,7 @@ cli: screen failures config options recipe_options tables portions overlap md ch
 LOOKS_AHEAD = {
     ("model.potential", "api"),
     ("model.potential", "adapters.ase"),
+    ("model.potential", "model.module"),
     ("model.predictor", "model.potential"),
 }
 
