@@ -72,6 +72,7 @@ __all__ = [
     "lammps_structure",
     "lost_by_projection",
     "lower_tiles",
+    "neighbours_by_element",
     "outlier_search",
     "prediction_steps",
     "projected_environments",
@@ -237,6 +238,16 @@ def untrained(structures: Structures, recipe: Recipe) -> Potential:
     weights = torch.from_numpy(np.random.default_rng(0).standard_normal(basis.n_weights))
     zero = torch.zeros(len(basis.elements), dtype=torch.float64)
     return Potential(basis, weights, Baseline(basis.elements, zero))
+
+
+def neighbours_by_element(structures: Structures, cutoff: float) -> Tensor:
+    """Neighbours of each element around each atom, (atoms, elements)."""
+    out = []
+    for first in range(0, len(structures), 50):
+        part = structures.select(np.arange(first, min(first + 50, len(structures))))
+        pairs = pairs_within(part, cutoff, structures.elements)
+        out.append(pairs.segments.diff().view(-1, len(structures.elements)))
+    return torch.cat(out)
 
 
 # ---- steps that are timed --------------------------------------------------------------------------------------------

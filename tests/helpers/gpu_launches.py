@@ -15,13 +15,16 @@ PRECISIONS = ((FLOAT, False), (FLOAT, True), (DOUBLE, False))  # precision, and 
 
 
 def launches(which: str) -> list[Launch]:
-    """Those of "features" or "environments", or a few of both for "quick"."""
+    """Those of "features" or "environments", a few of both for "quick", those of the paper's method for "paper"."""
     with recorded() as found:
         if which == "quick":
             f = feature_map(2, 128, False, FLOAT)
             triton.energy_and_slope(f, torch.zeros(37, 128), torch.zeros(f.n_features))
             _pullback(ENERGIES_AND_FORCES, FLOAT)
             _pullback(Density(), FLOAT)
+        if which == "paper":
+            _features(2, 128, True, FLOAT, False)
+            _environments(ENERGIES_AND_FORCES, FLOAT, 128)
         if which == "features":
             for dtype, wide in PRECISIONS:
                 for transforms, rank, paired in ((2, 128, True), (2, 256, False), (0, 100, False)):

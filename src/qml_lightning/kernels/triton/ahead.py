@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from .launch import Launch
 
 # Shared memory that one program can have, in bytes (CUDA programming guide, technical specifications).
 SHARED_MEMORY = {80: 163 * 1024, 86: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024, 120: 99 * 1024}
+# Machine instructions of the units of float64; conversions go through them as well.
+DOUBLE_UNITS = frozenset(("DADD", "DMUL", "DFMA", "DSETP", "F2F", "I2F", "F2I"))
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
@@ -33,7 +35,14 @@ class Compiled:
     stack: int  # bytes of a thread outside registers: spilled numbers and local arrays
     shared: int  # bytes of a program
     warps: int
-    instructions: tuple[str, ...]  # names of machine instructions, in order
+    instructions: tuple[tuple[str, int], ...]  # name of each machine instruction, and the loops that it is inside of
+
+    def by_depth(self, kinds: Collection[str] | None = None) -> list[int]:
+        """Number of instructions outside of loops, in one loop, in two, …: all, or those of some kinds."""
+        counts = [0] * (1 + max(depth for _, depth in self.instructions))
+        for name, depth in self.instructions:
+            counts[depth] += kinds is None or name in kinds
+        return counts
 
 
 def compiled(launch: Launch, architecture: int) -> Compiled:
@@ -55,7 +64,7 @@ def compiled(launch: Launch, architecture: int) -> Compiled:
     )  # fmt: skip
 
 
-def _inspected(binary: bytes) -> tuple[dict[str, int], tuple[str, ...]]:
+def _inspected(binary: bytes) -> tuple[dict[str, int], tuple[tuple[str, int], ...]]:
     """Resources and instructions of a binary, read by the tools inside Triton."""
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(binary)
@@ -63,8 +72,22 @@ def _inspected(binary: bytes) -> tuple[dict[str, int], tuple[str, ...]]:
         usage = _output("cuobjdump", "--dump-resource-usage", file.name)
         code = _output("nvdisasm", "-c", file.name)
     numbers = {name: int(value) for name, value in re.findall(r"\b(REG|STACK|LOCAL):(\d+)", usage)}
-    found = re.findall(r"^\s+(?:/\*[0-9a-f]+\*/\s+)?(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_.]+)\b", code, re.MULTILINE)
-    return numbers, tuple(found)
+    return numbers, _instructions(code)
+
+
+def _instructions(code: str) -> tuple[tuple[str, int], ...]:
+    """Names of instructions and how many loops each is inside of: a loop is a jump back to a label."""
+    names, labels, jumps = [], {}, []
+    for line in code.splitlines():
+        if label := re.match(r"(\.L_x_\d+):", line):
+            labels[label[1]] = len(names)
+        elif found := re.match(r"\s+/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?([A-Z][A-Z0-9_]*)\S*(.*)", line):
+            if (found[1] == "BRA") and (target := re.search(r"\.L_x_\d+", found[2])):
+                jumps.append((len(names), target[0]))
+            names.append(found[1])
+    # the last jump of a kernel, to itself, is never reached
+    loops = [(labels[target], at) for at, target in jumps if labels.get(target, at) < at]
+    return tuple((name, sum(begin <= i <= end for begin, end in loops)) for i, name in enumerate(names))
 
 
 def _output(tool: str, *arguments: str) -> str:
