@@ -43,7 +43,7 @@ GPU_KERNELS = Benchmark(
     title="Triton kernels, compiled for GPUs that were not there",
     text="Each kernel is compiled for float32, for float64 and for float32 with float64 products, at the sizes of real "
     "models, as a GPU would have it compiled on first use. The compiler's own tools report registers of a thread, "
-    "shared memory of a program, and kernels that keep numbers of a thread outside its registers. Nothing ran on a GPU.",
+    "shared memory of a program, and kernels that keep numbers of a thread outside its registers. Nothing ran on one.",
     cells=cells,
     measure=measure,
     tables=tables,

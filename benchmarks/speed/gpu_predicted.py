@@ -141,11 +141,12 @@ def tables(entries: list[Entry]) -> str:
 GPU_PREDICTED = Benchmark(
     name="gpu_predicted",
     title="Times on GPUs, predicted and not measured",
-    text="**No GPU was there: every time of ours in this table is predicted.** Instructions are counted in the compiled "
-    "machine code, loop by loop, and multiplied by how often each loop turns for the neighbours of the system. A kernel "
-    "takes the longest of three times: issuing its instructions, its float64 units, and moving its data, each at the "
-    f"peak that the maker states. The table has twice the sum: {HALF:.0%} of the peaks is assumed. Lists of neighbours "
-    "are made on the host and are not in it. FCHL19 with the paper's parameters, 16384 paired features of rank 128, float32.",
+    text="**No GPU was there: every time of ours in this table is predicted.** Instructions are counted in compiled "
+    "machine code, loop by loop, and multiplied by how often each loop turns for the neighbours of the system. A "
+    "kernel takes the longest of three times: issuing its instructions, its float64 units, and moving its data, each "
+    f"at the peak that the maker states. The table has twice the sum: {HALF:.0%} of the peaks is assumed. Lists of "
+    "neighbours are made on the host and are not in it. FCHL19 with the paper's parameters, 16384 paired features of "
+    "rank 128, float32.",
     cells=cells,
     measure=measure,
     tables=tables,

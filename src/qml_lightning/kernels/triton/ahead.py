@@ -77,7 +77,9 @@ def _inspected(binary: bytes) -> tuple[dict[str, int], tuple[tuple[str, int], ..
 
 def _instructions(code: str) -> tuple[tuple[str, int], ...]:
     """Names of instructions and how many loops each is inside of: a loop is a jump back to a label."""
-    names, labels, jumps = [], {}, []
+    names: list[str] = []
+    labels: dict[str, int] = {}
+    jumps: list[tuple[int, str]] = []
     for line in code.splitlines():
         if label := re.match(r"(\.L_x_\d+):", line):
             labels[label[1]] = len(names)
