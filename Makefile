@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup lock demo test lint format docs wheel sanitize sanitize-threads attack clean
+.PHONY: setup lock demo test test-gpu-kernels lint format docs wheel sanitize sanitize-threads attack clean
 
 setup: $(STAMP)
 
@@ -32,6 +32,10 @@ demo: setup
 
 test: setup lint
 	$(BIN)/python -m pytest
+
+# Every kernel in Triton, on all sizes and kinds of structures: interpreted on the CPU, then compiled for five GPUs.
+test-gpu-kernels: setup
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "not gpu" tests/kernels/test_triton_*.py
 
 lint: setup
 	$(BIN)/ruff check .

@@ -10,6 +10,10 @@ import torch
 
 from places import ROOT, SHARED_DATA
 
+if not torch.cuda.is_available():
+    # before anything imports Triton: its kernels are interpreted, on tensors of the CPU
+    os.environ.setdefault("TRITON_INTERPRET", "1")
+
 MADE_BY_MAKE = {"build", "dist", "demo"}
 
 

@@ -33,7 +33,7 @@ from qml_lightning.model.baseline import Baseline
 from qml_lightning.model.basis import Basis
 from qml_lightning.model.potential import Model
 from qml_lightning.model.predictor import Predictor, forces_from
-from qml_lightning.model.projection import lift, project
+from qml_lightning.model.projection import atoms_of_elements, lift, project
 from qml_lightning.model.representations import fchl19 as representations
 from qml_lightning.model.representations.density import SHORT_DENSITY
 from qml_lightning.training.environments import environments
@@ -76,6 +76,7 @@ __all__ = [
     "lammps_structure",
     "lost_by_projection",
     "lower_tiles",
+    "neighbours_by_element",
     "outlier_search",
     "prediction_steps",
     "projected_environments",
@@ -261,6 +262,16 @@ def untrained(structures: Structures, recipe: Recipe) -> Potential:
     return Potential(basis, weights, Baseline(basis.elements, zero))
 
 
+def neighbours_by_element(structures: Structures, cutoff: float) -> Tensor:
+    """Neighbours of each element around each atom, (atoms, elements)."""
+    out = []
+    for first in range(0, len(structures), 50):
+        part = structures.select(np.arange(first, min(first + 50, len(structures))))
+        pairs = pairs_within(part, cutoff, structures.elements)
+        out.append(pairs.segments.diff().view(-1, len(structures.elements)))
+    return torch.cat(out)
+
+
 # ---- steps that are timed --------------------------------------------------------------------------------------------
 
 
@@ -271,10 +282,10 @@ def prediction_steps(structures: Structures, predictor: Predictor) -> dict[str, 
     pairs = pairs_within(structures, predictor.cutoff, basis.elements)
     segments, vectors = pairs.segments, basis.like(pairs.vector)
     values = basis.kernels.environments(basis.arguments, n, segments, vectors)
-    rho = project(basis.projections, values, element)
-    atoms = [(element == e).nonzero()[:, 0] for e in range(len(basis.elements))]
+    atoms = atoms_of_elements(element, len(basis.elements), basis.device)
+    rho = project(basis.projections, values, atoms)
     slope = torch.randn_like(rho)
-    cotangent = lift(basis.projections, slope, element)
+    cotangent = lift(basis.projections, slope, atoms)
     gradient = basis.kernels.environments_pullback(basis.arguments, n, segments, vectors, cotangent).double()
 
     def features() -> None:
@@ -284,7 +295,7 @@ def prediction_steps(structures: Structures, predictor: Predictor) -> dict[str, 
     return {
         "neighbours": lambda: pairs_within(structures, predictor.cutoff, basis.elements),
         "FCHL19 values": lambda: basis.kernels.environments(basis.arguments, n, segments, vectors),
-        "projection": lambda: (project(basis.projections, values, element), lift(basis.projections, slope, element)),
+        "projection": lambda: (project(basis.projections, values, atoms), lift(basis.projections, slope, atoms)),
         "features": features,
         "pullback": lambda: basis.kernels.environments_pullback(basis.arguments, n, segments, vectors, cotangent),
         "forces": lambda: forces_from(structures, pairs, gradient),

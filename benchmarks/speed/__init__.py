@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .gpu_kernels import GPU_KERNELS
+from .gpu_predicted import GPU_PREDICTED
 from .lammps import LAMMPS
 from .native_features import NATIVE_FEATURES
 from .prediction import PREDICTION
@@ -9,4 +11,4 @@ from .representation import REPRESENTATION
 from .rivals import RIVALS
 from .training import TRAINING
 
-BENCHMARKS = (LAMMPS, NATIVE_FEATURES, PREDICTION, REPRESENTATION, RIVALS, TRAINING)
+BENCHMARKS = (GPU_KERNELS, GPU_PREDICTED, LAMMPS, NATIVE_FEATURES, PREDICTION, REPRESENTATION, RIVALS, TRAINING)

@@ -377,6 +377,7 @@ def test_equations_that_cannot_be_solved_say_which_ridge_would_do(run):
         (["--angular", "spline"], "series"),
         (["--targets", "colour"], "energies,forces,stress"),
         (["--device", "abacus"], "--device cpu"),
+        (["--device", "cuda:7"], "--device cpu"),
         (["--kernels", "magic"], "reference"),
         (["--precision", "float16"], "float64"),
         (["--ridge", "-1"], "negative"),

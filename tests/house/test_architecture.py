@@ -21,11 +21,13 @@ errors
 machine: files display journal tensors memory processes progress ranks forks compute
 atoms: units structures fingerprints dataset cells neighbours
 kernels: contract harmonics reference.fchl19 reference.density reference.features reference.tangents reference
-  native.library native.functions native.predictor native
+  native.library native.functions native.predictor native triton.launch triton.runs triton.angles triton.features
+  triton.rows triton.tangents triton.geometry triton.harmonics triton.density triton.triple triton.fchl19
+  triton.jacobian triton.ahead triton
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
   disk.tiles disk.solve disk
 model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
-  baseline repulsion basis provenance predictor potential file metrics
+  baseline repulsion basis provenance predictor potential module file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
   checkpoint shared_gather solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
@@ -44,6 +46,7 @@ cli: screen failures config options recipe_options tables portions overlap md ch
 LOOKS_AHEAD = {
     ("model.potential", "api"),
     ("model.potential", "adapters.ase"),
+    ("model.potential", "model.module"),
     ("model.predictor", "model.potential"),
 }
 
@@ -135,7 +138,7 @@ def test_a_function_has_at_most_eight_parameters(path):
 
 
 def test_importing_prints_nothing_and_loads_nothing_optional():
-    code = "import qml_lightning, sys; print([m for m in ('matplotlib', 'optuna') if m in sys.modules])"
+    code = "import qml_lightning, sys; print([m for m in ('matplotlib', 'optuna', 'triton') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
     assert done.stderr == ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from qml_lightning.model.projection import directions, lift, principal_axes, project
+from qml_lightning.model.projection import atoms_of_elements, directions, lift, principal_axes, project
 
 
 def _samples() -> list[torch.Tensor]:
@@ -28,7 +28,8 @@ def test_a_vector_shorter_than_the_rank_is_padded_with_zeros():
     assert (projection.matrices[:, :, 20:] == 0).all()
     assert torch.allclose(projection.explained, torch.ones(2, dtype=torch.float64))
     x = _samples()[0]
-    assert torch.allclose(project(projection.matrices, x, torch.zeros(50, dtype=int)).norm(dim=1), x.norm(dim=1))
+    atoms = atoms_of_elements(torch.zeros(50, dtype=int), 2, torch.device("cpu"))
+    assert torch.allclose(project(projection.matrices, x, atoms).norm(dim=1), x.norm(dim=1))
 
 
 def test_an_element_without_a_sample_projects_to_zero():
@@ -38,7 +39,7 @@ def test_an_element_without_a_sample_projects_to_zero():
 
 def test_lifting_is_the_transpose_of_projecting():
     matrices = principal_axes(directions(_samples()), 4).matrices
-    element = torch.tensor([0, 1, 1, 0])
+    atoms = atoms_of_elements(torch.tensor([0, 1, 1, 0]), 2, torch.device("cpu"))
     random = np.random.default_rng(1)
     x, y = torch.from_numpy(random.normal(size=(4, 20))), torch.from_numpy(random.normal(size=(4, 4)))
-    assert torch.allclose((project(matrices, x, element) * y).sum(), (x * lift(matrices, y, element)).sum())
+    assert torch.allclose((project(matrices, x, atoms) * y).sum(), (x * lift(matrices, y, atoms)).sum())

@@ -179,6 +179,12 @@ class MachineOptions:
             )
         if self.threads is not None:
             torch.set_num_threads(self.threads)
+        if self.device.partition(":")[0] == "cuda" and not torch.cuda.is_available():
+            built = "" if torch.version.cuda else f" (torch {torch.__version__} is a build for the CPU)"
+            raise InputError(
+                f"--device {self.device} needs an NVIDIA GPU with its driver and a CUDA build of torch, and torch sees "
+                f"none{built}. Use --device cpu, or see `qml-lightning info` for the devices."
+            )
         try:
             device = torch.device(self.device)
             torch.zeros(1, device=device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -52,9 +54,31 @@ def _why_not_native(device: torch.device, dtype: torch.dtype) -> str | None:
     return native.why_not(device, dtype)
 
 
-# In order of preference: the first that serves is taken.
+def _triton() -> Kernels:
+    from . import triton
+
+    return triton
+
+
+def _why_not_triton(device: torch.device, dtype: torch.dtype) -> str | None:
+    # the room itself imports Triton, which an installation for the CPU does not have
+    if dtype not in (torch.float32, torch.float64):
+        return "they compute in float32 and float64."
+    if device.type == "cpu" and os.environ.get("TRITON_INTERPRET") != "1":
+        return "they serve CUDA devices (TRITON_INTERPRET=1 runs them slowly on the CPU, for tests)."
+    if device.type not in ("cpu", "cuda") or torch.version.hip is not None:
+        return "they are compiled and tested for CUDA devices."
+    if device.type == "cuda" and not torch.cuda.is_available():
+        return "torch sees no CUDA device."
+    if importlib.util.find_spec("triton") is None:
+        return 'Triton is not installed. Use pip install "qml-lightning[gpu]".'
+    return None
+
+
+# In order of preference: the first that serves is taken. Native kernels serve the CPU alone, those in Triton CUDA.
 BACKENDS: tuple[Backend, ...] = (
     Backend("native", _native, _why_not_native),
+    Backend("triton", _triton, _why_not_triton),
     Backend("reference", _reference, lambda device, dtype: None),
 )
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ase import Atoms
 
     from ..adapters.ase import QMLLightning
+    from .module import PotentialModule
 
 # Float32 serves prediction while its random error of energies is below this, in eV per √atom. With more, energies
 # cannot be differentiated numerically, and line searches fail (benchmarks, study energy_noise).
@@ -116,6 +117,14 @@ class Model(Protocol):
         from ..adapters.ase import QMLLightning
 
         return QMLLightning(self, **options)
+
+    def module(
+        self, device: torch.device | str = "cpu", precision: Precision | None = None, kernels: str | None = None
+    ) -> PotentialModule:
+        """This potential as a torch module that autograd differentiates."""
+        from .module import PotentialModule
+
+        return PotentialModule(self.on(device, precision, kernels))
 
     def save(self, path: str, *, overwrite: bool = False) -> None:
         """Write the model as safetensors with a JSON header, atomically."""

@@ -16,7 +16,7 @@ from ..atoms.structures import Structures, batches, structures_from_ase
 from ..kernels import WholePath
 from ..machine.display import facts_html, one_line
 from .basis import ReadyBasis
-from .projection import lift, project
+from .projection import atoms_of_elements, lift, project
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -131,33 +131,35 @@ class Predictor:
         features @ weights is the energy past the reference energies (and past the repulsion of very close atoms).
         """
         basis, parts = self.basis, []
-        for part, rho, element in self._environments(structures):
+        for part, rho, atoms in self._environments(structures):
             rows = torch.zeros(len(part), basis.n_weights, dtype=torch.float64)
             for e, feature_map in enumerate(basis.maps):
-                atoms = (element == e).nonzero()[:, 0]
-                values = basis.kernels.features(feature_map, rho[atoms].contiguous()).double().cpu()
-                rows[:, basis.columns(e)].index_add_(0, part.structure_of_atom[atoms.cpu()], values)
+                values = basis.kernels.features(feature_map, rho[atoms[e]].contiguous()).double().cpu()
+                rows[:, basis.columns(e)].index_add_(0, part.structure_of_atom[atoms[e].cpu()], values)
             parts.append(rows)
         return torch.cat(parts)
 
     def _environments(
         self, structures: Structures | Atoms | Sequence[Atoms]
-    ) -> Iterator[tuple[Structures, Tensor, Tensor]]:
-        """Structures, their projected environments and the index of each atom's element, portion by portion."""
+    ) -> Iterator[tuple[Structures, Tensor, list[Tensor]]]:
+        """Structures, their projected environments and the atoms of each element, portion by portion."""
         if not isinstance(structures, Structures):
             structures = structures_from_ase(structures)
         for index in batches(structures.counts, ATOMS_AT_ONCE):
             part = structures.select(index)
             pairs = pairs_within(part, self.cutoff, self.basis.elements)
-            element = element_indices(part.numbers, self.basis.elements).to(self.basis.device)
-            segments, vectors = pairs.segments.to(self.basis.device), self.basis.like(pairs.vector)
-            yield part, self._projected(part.n_atoms, segments, vectors, element), element
+            element = element_indices(part.numbers, self.basis.elements)
+            atoms = atoms_of_elements(element, len(self.basis.elements), self.basis.device)
+            yield part, self._projected(atoms, *self._sent(pairs.segments, pairs.vector)), atoms
 
-    def _projected(self, n_atoms: int, segments: Tensor, vectors: Tensor, element: Tensor) -> Tensor:
+    def _sent(self, segments: Tensor, vectors: Tensor) -> tuple[int, Tensor, Tensor]:
+        """Atoms, segments and vectors as the kernels take them, on their device."""
+        n_atoms = len(segments) // len(self.basis.elements)
+        return n_atoms, segments.to(self.basis.device), self.basis.like(vectors)
+
+    def _projected(self, atoms: list[Tensor], *pairs: Any) -> Tensor:
         basis = self.basis
-        return project(
-            basis.projections, basis.kernels.environments(basis.arguments, n_atoms, segments, vectors), element
-        )
+        return project(basis.projections, basis.kernels.environments(basis.arguments, *pairs), atoms)
 
     def _begin_anew(self) -> None:
         """Leave to the parent process what is its own: one of its threads may have been at work during the fork."""
@@ -189,31 +191,18 @@ class Predictor:
 
     def predict_pairs(self, structures: Structures, pairs: Pairs, *, forces: bool, stress: bool) -> Prediction:
         """Prediction from pairs that are known already: molecular dynamics uses them again."""
-        basis = self.basis
-        element = element_indices(structures.numbers, basis.elements).to(basis.device)
-        segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
-        close = None
+        element, seen, close = element_indices(structures.numbers, self.basis.elements), pairs.vector, None
         if (repulsion := self.potential.repulsion) is not None:
-            index = element_indices(structures.numbers, basis.elements)
-            close = repulsion.close(index[pairs.centre], index[pairs.neighbour], pairs.vector)
-            vectors = vectors if close is None else close.held_apart(vectors)
-        rho = self._projected(structures.n_atoms, segments, vectors, element)
-        energy = torch.zeros(structures.n_atoms, dtype=torch.float64, device=basis.device)
-        slope = torch.zeros_like(rho)
-        for e in range(len(basis.elements)):
-            atoms = (element == e).nonzero()[:, 0]
-            energy[atoms], slope[atoms] = self._local(e, rho[atoms].contiguous())
-        atom_energies = energy.cpu() + self.potential.baseline.per_atom(structures)
+            close = repulsion.close(element[pairs.centre], element[pairs.neighbour], pairs.vector)
+            seen = seen if close is None else close.held_apart(seen)
+        energy, gradient = self._learnt(element, pairs.segments, seen, gradient=forces or stress)
+        atom_energies = energy + self.potential.baseline.per_atom(structures)
         if close is not None:
             atom_energies.index_add_(0, pairs.centre[close.which], close.energy)
         energies = torch.zeros(len(structures), dtype=torch.float64)
         energies.index_add_(0, structures.structure_of_atom, atom_energies)
-        if not (forces or stress):
+        if gradient is None:
             return Prediction(energies, atom_energies)
-        gradient = basis.kernels.environments_pullback(
-            basis.arguments, structures.n_atoms, segments, vectors, lift(basis.projections, slope, element)
-        )
-        gradient = gradient.double().cpu()
         gradient = gradient if close is None else close.gradient(gradient)
         return Prediction(
             energies,
@@ -221,6 +210,26 @@ class Predictor:
             forces_from(structures, pairs, gradient) if forces else None,
             stress_from(structures, pairs, gradient) if stress else None,
         )
+
+    def _learnt(
+        self, element: Tensor, segments: Tensor, vectors: Tensor, *, gradient: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """Learnt energies of atoms and their gradient by the pair vectors, float64 on the CPU.
+
+        Everything goes to the device at the beginning and comes back at the end.
+        """
+        basis = self.basis
+        atoms = atoms_of_elements(element, len(basis.elements), basis.device)
+        pairs = self._sent(segments, vectors)
+        rho = self._projected(atoms, *pairs)
+        energy = torch.zeros(len(element), dtype=torch.float64, device=basis.device)
+        slope = torch.zeros_like(rho)
+        for e, at in enumerate(atoms):
+            energy[at], slope[at] = self._local(e, rho[at].contiguous())
+        if not gradient:
+            return energy.cpu(), None
+        found = basis.kernels.environments_pullback(basis.arguments, *pairs, lift(basis.projections, slope, atoms))
+        return energy.cpu(), found.double().cpu()
 
 
 def _made_ready(potential: Model, device: str, precision: Precision, kernels: str, skin: float) -> Predictor:

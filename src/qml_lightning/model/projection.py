@@ -72,19 +72,26 @@ def principal_axes(found: Sequence[Directions], rank: int) -> Projection:
     return Projection(matrices, explained)
 
 
-def project(matrices: Tensor, representation: Tensor, element: Tensor) -> Tensor:
-    """Environments projected onto the axes of their element: (atoms, size) → (atoms, rank)."""
-    return _by_element(matrices, representation, element)
+def atoms_of_elements(element: Tensor, n_elements: int, device: torch.device) -> list[Tensor]:
+    """Atoms of each element, on `device`; found where `element` is, so nothing waits for the device."""
+    return [(element == e).nonzero()[:, 0].to(device, non_blocking=True) for e in range(n_elements)]
 
 
-def lift(matrices: Tensor, cotangent: Tensor, element: Tensor) -> Tensor:
+def project(matrices: Tensor, representation: Tensor, atoms: Sequence[Tensor]) -> Tensor:
+    """Environments projected onto the axes of their element: (atoms, size) → (atoms, rank).
+
+    `atoms`: those of each element.
+    """
+    return _by_element(matrices, representation, atoms)
+
+
+def lift(matrices: Tensor, cotangent: Tensor, atoms: Sequence[Tensor]) -> Tensor:
     """Transpose of `project`, for gradients: (atoms, rank) → (atoms, size)."""
-    return _by_element(matrices.transpose(1, 2), cotangent, element)
+    return _by_element(matrices.transpose(1, 2), cotangent, atoms)
 
 
-def _by_element(matrices: Tensor, x: Tensor, element: Tensor) -> Tensor:
+def _by_element(matrices: Tensor, x: Tensor, atoms: Sequence[Tensor]) -> Tensor:
     out = x.new_empty(len(x), matrices.shape[2])
-    for e, matrix in enumerate(matrices):
-        at = (element == e).nonzero()[:, 0]
+    for matrix, at in zip(matrices, atoms, strict=True):
         out[at] = x[at] @ matrix
     return out

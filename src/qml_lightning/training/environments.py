@@ -12,7 +12,7 @@ from torch import Tensor
 from ..atoms.neighbours import Pairs, element_indices, pairs_within
 from ..atoms.structures import Structures, batches
 from ..model.basis import ReadyBasis
-from ..model.projection import project
+from ..model.projection import atoms_of_elements, project
 from .problem import VOIGT
 
 # Atoms whose pairs and Jacobians are in memory at once while all environments are gathered.
@@ -54,7 +54,8 @@ class Environments:
 def environments(basis: ReadyBasis, structures: Structures, kinds: Collection[str] = ()) -> Environments:
     """Projected environments of all atoms, with tangents for the rows of "forces" and "stress" if `kinds` has them."""
     pairs = pairs_within(structures, basis.arguments.cutoff, basis.elements)
-    element = element_indices(structures.numbers, basis.elements).to(basis.device)
+    listed = element_indices(structures.numbers, basis.elements)
+    element, atoms = listed.to(basis.device), atoms_of_elements(listed, len(basis.elements), basis.device)
     segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
     values = basis.kernels.environments(basis.arguments, structures.n_atoms, segments, vectors)
     tangents = {}
@@ -67,7 +68,7 @@ def environments(basis: ReadyBasis, structures: Structures, kinds: Collection[st
         if "stress" in kinds:
             tangents["stress"] = _virial_tangents(pairs, vectors, jacobian, structures)
     return Environments(
-        project(basis.projections, values, element),
+        project(basis.projections, values, atoms),
         element,
         structures.structure_of_atom.to(basis.device),
         len(structures),

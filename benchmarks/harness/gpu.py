@@ -1,0 +1,88 @@
+"""GPUs that are not here: their published peaks, and our kernels compiled for them in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from .places import ROOT
+
+# Triton interprets its kernels where TRITON_INTERPRET is set, and compiles them elsewhere: never both in one process.
+PROGRAM = """
+import json, sys
+from gpu_launches import launches
+from qml_lightning.kernels.triton.ahead import DOUBLE_UNITS, compiled, distinct, within_limits
+
+found = []
+for launch in distinct(launches(sys.argv[2])):
+    one = compiled(launch, int(sys.argv[1]))
+    found.append({
+        "name": one.name, "registers": one.registers, "shared_bytes": one.shared, "warps": one.warps,
+        "instructions": one.by_depth(), "float64_instructions": one.by_depth(DOUBLE_UNITS),
+        "does_not_fit": list(within_limits(one)),
+        "precision": [str(a.dtype).removeprefix("torch.") for a in launch.arguments if hasattr(a, "is_floating_point")
+                      and a.is_floating_point()][0],
+    })
+print(json.dumps(found))
+"""
+
+
+@dataclass(frozen=True)
+class Card:
+    """Peaks of a GPU as its maker states them."""
+
+    architecture: int  # 86: compute capability 8.6
+    processors: int  # streaming multiprocessors
+    gigahertz: float  # boost clock
+    bandwidth: float  # GB/s
+    float64_lanes: int  # float64 operations of a processor in one cycle
+    warps: int  # that a processor holds
+    registers: int = 65536  # of a processor
+
+    @property
+    def issue_rate(self) -> float:
+        """Instructions of warps in a second: four for each processor in each cycle."""
+        return 4e9 * self.processors * self.gigahertz
+
+    @property
+    def float64_rate(self) -> float:
+        """Float64 instructions of warps in a second."""
+        return 1e9 * self.processors * self.gigahertz * self.float64_lanes / 32
+
+    @property
+    def float32_flops(self) -> float:
+        """128 multiply-adds of a processor in a cycle, 64 on the A100."""
+        return 2e9 * self.processors * self.gigahertz * (64 if self.architecture == 80 else 128)
+
+    @property
+    def float64_flops(self) -> float:
+        return 2e9 * self.processors * self.gigahertz * self.float64_lanes
+
+    def occupancy(self, registers: int, warps: int) -> float:
+        """Part of the warps of a processor that have registers."""
+        of_warp = 32 * -(-registers // 8) * 8
+        return min(self.warps, self.registers // of_warp // warps * warps) / self.warps
+
+
+CARDS = {
+    "RTX 3080": Card(86, 68, 1.71, 760, 2, 48),
+    "A100": Card(80, 108, 1.41, 1555, 32, 64),
+    "H100": Card(90, 132, 1.98, 3350, 64, 64),
+}
+
+
+def compiled_apart(architecture: int, which: str) -> list[dict[str, Any]]:
+    """Kernels of `which` (see tests/helpers/gpu_launches) compiled for an architecture."""
+    environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["PYTHONPATH"] = str(ROOT / "tests" / "helpers")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(architecture), which], capture_output=True, text=True, env=environment
+    )
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    return found

@@ -1,0 +1,147 @@
+"""A potential as a differentiable torch module: positions in, energies out, gradients by autograd."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+
+from ..atoms.structures import Structures, checked, offsets_from_counts
+from ..errors import InputError
+
+if TYPE_CHECKING:
+    from .predictor import Predictor
+
+# Operators take tensors and numbers, so a predictor goes by its number.
+_PREDICTORS: WeakValueDictionary[int, Predictor] = WeakValueDictionary()
+_numbers = itertools.count()
+
+
+class PotentialModule(torch.nn.Module):
+    """Energies of a batch of structures as a function of positions and cells, with first derivatives.
+
+    Energies are float64 in eV. torch.compile takes it without a graph break.
+    """
+
+    def __init__(self, predictor: Predictor) -> None:
+        super().__init__()
+        self.elements, self.cutoff = predictor.basis.elements, predictor.cutoff
+        self._hold(predictor)
+
+    def _hold(self, predictor: Predictor) -> None:
+        self._predictor, self._number = predictor, next(_numbers)
+        _PREDICTORS[self._number] = predictor
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._hold(self._predictor)  # a copy has a number of its own
+
+    def forward(
+        self,
+        positions: Tensor,
+        numbers: Tensor,
+        cells: Tensor | None = None,
+        batch: Tensor | None = None,
+        periodic: Tensor | None = None,
+    ) -> Tensor:
+        """Energies in eV, (structures,) float64.
+
+        positions (atoms, 3) in Å, numbers (atoms,): atomic numbers. cells (structures, 3, 3): rows are lattice vectors.
+        batch (atoms,): structure of each atom, ascending; None: all atoms are one structure. periodic (structures, 3):
+        None: every direction if cells are given, else none.
+        """
+        if positions.dim() != 2 or positions.shape[1] != 3 or numbers.shape != positions.shape[:1]:
+            raise InputError(
+                "Wanted positions of shape (atoms, 3) and one atomic number for each, "
+                f"got {tuple(positions.shape)} and {tuple(numbers.shape)}."
+            )
+        if batch is None:
+            batch = torch.zeros_like(numbers, dtype=torch.int64)
+        elif cells is None:
+            raise InputError("A batch needs cells, (structures, 3, 3): zeros for molecules.")
+        if periodic is None:
+            n = 1 if cells is None else cells.shape[0]
+            periodic = torch.full((n, 3), cells is not None, dtype=torch.bool, device=positions.device)
+        if cells is None:
+            cells = positions.new_zeros(1, 3, 3)
+        energies: Tensor = _energies(positions, cells, numbers, batch, periodic, self._number)[0]
+        return energies
+
+
+@torch.library.custom_op("qml_lightning::energies", mutates_args=())
+def _energies(
+    positions: Tensor, cells: Tensor, numbers: Tensor, batch: Tensor, periodic: Tensor, predictor: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Energies, and their gradients by positions and by cells."""
+    n = len(cells)
+    if len(batch) and (bool((batch.diff() < 0).any()) or int(batch[0]) < 0 or int(batch[-1]) >= n):
+        raise InputError(f"batch must ascend within 0 … {n - 1}: the atoms of a structure stand together.")
+    structures = checked(
+        Structures(
+            numbers.long().cpu(),
+            positions.double().cpu().contiguous(),
+            offsets_from_counts(torch.bincount(batch.cpu(), minlength=n)),
+            cells.double().cpu().contiguous(),
+            periodic.cpu().contiguous(),
+        )
+    )
+    by_cell = torch.zeros(n, 3, 3, dtype=torch.float64)
+    found = _PREDICTORS[predictor].predict(structures, forces=True, stress=structures.has_volume)
+    assert found.forces is not None
+    gradient = -found.forces
+    if found.stress is not None:
+        by_cell = _by_cell(structures, gradient, found.stress * structures.volumes[:, None, None])
+    return found.energies.to(positions.device), gradient.to(positions), by_cell.to(cells)
+
+
+def _by_cell(structures: Structures, gradient: Tensor, virial: Tensor) -> Tensor:
+    """Gradient by the lattice vectors at fixed positions, (structures, 3, 3).
+
+    A strain moves both: virial = cellᵀ · gradient by cell + Σ position ⊗ gradient by position.
+    """
+    outer = structures.positions[:, :, None] * gradient[:, None, :]
+    moved = torch.zeros_like(virial).index_add_(0, structures.structure_of_atom, outer)
+    rest = torch.where(structures.volumes.isfinite()[:, None, None], virial - moved, 0.0)
+    by_cell: Tensor = torch.linalg.pinv(structures.cells.transpose(1, 2)) @ rest
+    return by_cell * structures.periodic[:, :, None]
+
+
+@_energies.register_fake
+def _(positions: Tensor, cells: Tensor, numbers: Tensor, batch: Tensor, periodic: Tensor, predictor: int) -> Any:
+    energies = positions.new_empty(cells.shape[0], dtype=torch.float64)
+    return energies, torch.empty_like(positions), torch.empty_like(cells)
+
+
+@torch.library.custom_op("qml_lightning::gradient_once", mutates_args=())
+def _once(gradient: Tensor) -> Tensor:
+    """Copy of a gradient whose own derivative is refused: the kernels do not have it, and zero would be wrong."""
+    return gradient.clone()
+
+
+@_once.register_fake
+def _(gradient: Tensor) -> Tensor:
+    return torch.empty_like(gradient)
+
+
+def _refused(context: Any, grad: Tensor) -> Tensor:
+    raise InputError(
+        "The kernels give first derivatives of the energy, and a second one was asked for (create_graph). "
+        "For Hessians take differences of forces."
+    )
+
+
+def _kept(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    ctx.save_for_backward(inputs[3], *output[1:])
+
+
+def _backward(context: Any, energies: Tensor, gradient: Tensor, by_cell: Tensor) -> tuple[Tensor | None, ...]:
+    batch, positions_slope, cells_slope = context.saved_tensors
+    by_position = _once(positions_slope) * energies[batch][:, None].to(positions_slope.dtype)
+    return by_position, _once(cells_slope) * energies[:, None, None].to(cells_slope.dtype), None, None, None, None
+
+
+_once.register_autograd(_refused)
+_energies.register_autograd(_backward, setup_context=_kept)

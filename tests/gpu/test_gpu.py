@@ -1,0 +1,90 @@
+"""The Triton kernels on a real GPU: `pytest -m gpu`. Without one these tests fail: they are never skipped."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from feature_inputs import Inputs, exact, fast, feature_map, naive
+from qml_lightning import fit
+from qml_lightning.kernels import kernels_for, reference
+from qml_lightning.model.representations.density import Density
+from qml_lightning.model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES
+from small_models import crystals, molecules, recipe
+
+pytestmark = pytest.mark.gpu
+CUDA = torch.device("cuda")
+
+
+@pytest.fixture(autouse=True)
+def _a_gpu_is_there():
+    assert torch.cuda.is_available(), "pytest -m gpu needs an NVIDIA GPU with its driver and a CUDA build of torch."
+
+
+@pytest.fixture
+def triton():
+    kernels = kernels_for(CUDA, torch.float32)
+    assert kernels.NAME == "triton"
+    return kernels
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(("transforms", "rank"), [(0, 100), (2, 128), (2, 256), (3, 16)])
+def test_features_are_as_exact_as_plain_torch(triton, transforms, rank, dtype):
+    f = feature_map(transforms, rank, True, dtype)
+    inputs = Inputs.drawn(f, 37)
+    truth, plain = exact(f, inputs), naive(f, inputs)
+    moved = type(inputs)(*(getattr(inputs, name).to(CUDA) for name in list(vars(inputs)) if name != "n_rows"))
+    found = fast(triton, f.to(CUDA, dtype), moved)
+    for name, value in truth.items():
+        error = abs(found[name].cpu().double().numpy() - value).max()
+        allowed = abs(plain[name].double().numpy() - value).max()
+        assert error <= 4 * allowed + 10 * torch.finfo(dtype).eps * abs(value).max(), name
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("representation", [Density(), ENERGIES_AND_FORCES, COSINE_SERIES], ids=repr)
+def test_environments_are_as_exact_as_plain_torch(triton, representation, dtype):
+    p = representation.arguments(3, representation.draw(3, 1))
+    g = torch.Generator().manual_seed(0)
+    counts = torch.randint(0, 30, (60,), generator=g)
+    segments = torch.cat([torch.zeros(1, dtype=torch.int64), counts.cumsum(0)])
+    vectors = torch.randn(int(segments[-1]), 3, generator=g, dtype=torch.float64)
+    vectors *= (0.9 + 4.5 * torch.rand(len(vectors), 1, generator=g)) / vectors.norm(dim=1, keepdim=True)
+    cotangent = torch.randn(20, p.size, generator=g, dtype=torch.float64)
+    matrices = torch.randn(3, p.size, 64, generator=g, dtype=torch.float64)
+    element = torch.arange(20) % 3
+
+    def called(kernels, name: str, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+        more = {"environments_pullback": (cotangent,), "environments_jacobian": (element, matrices)}.get(name, ())
+        given = [one.to(device, dtype) if one.is_floating_point() else one.to(device) for one in (vectors, *more)]
+        found = getattr(kernels, name)(p.to(device, dtype), 20, segments.to(device), *given)
+        return found.cpu().double()
+
+    for name in ("environments", "environments_pullback", "environments_jacobian"):
+        truth = called(reference, name, torch.device("cpu"), torch.float64)
+        plain = called(reference, name, torch.device("cpu"), dtype)
+        error = (called(triton, name, CUDA, dtype) - truth).norm()
+        assert error <= 3 * (plain - truth).norm() + 10 * torch.finfo(dtype).eps * truth.norm(), name
+
+
+@pytest.mark.parametrize("data", [molecules(16), crystals(8)], ids=["molecules", "crystals"])
+def test_training_and_prediction_on_the_gpu_give_what_the_cpu_gives(data):
+    found = fit(data, recipe(), device="cuda")
+    wanted = fit(data, recipe())
+    one = found.on("cuda").predict(data.structures)
+    other = wanted.predict(data.structures)
+    scale = other.forces.abs().max()
+    assert (one.forces - other.forces).abs().max() < 1e-4 * scale
+    again = found.on("cuda").predict(data.structures)
+    assert torch.equal(one.forces, again.forces)
+
+
+def test_the_module_differentiates_on_the_gpu():
+    data = molecules(12)
+    potential = fit(data, recipe())
+    positions = data.structures.select([0]).positions.to(CUDA).requires_grad_()
+    numbers = data.structures.select([0]).numbers.to(CUDA)
+    potential.module("cuda")(positions, numbers).sum().backward()
+    wanted = -potential.predict(data.structures.select([0])).forces
+    torch.testing.assert_close(positions.grad.cpu(), wanted, rtol=1e-6, atol=1e-6)

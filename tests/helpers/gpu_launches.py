@@ -1,0 +1,61 @@
+"""Launches of every Triton kernel at the sizes of real models, recorded and not run."""
+
+from __future__ import annotations
+
+import torch
+
+from feature_inputs import Inputs, fast, feature_map, widened
+from qml_lightning.kernels import triton
+from qml_lightning.kernels.triton.launch import Launch, recorded
+from qml_lightning.model.representations.density import Density
+from qml_lightning.model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES
+
+FLOAT, DOUBLE = torch.float32, torch.float64
+PRECISIONS = ((FLOAT, False), (FLOAT, True), (DOUBLE, False))  # precision, and whether products are float64
+
+
+def launches(which: str) -> list[Launch]:
+    """Those of "features" or "environments", a few of both for "quick", those of the paper's method for "paper"."""
+    with recorded() as found:
+        if which == "quick":
+            f = feature_map(2, 128, False, FLOAT)
+            triton.energy_and_slope(f, torch.zeros(37, 128), torch.zeros(f.n_features))
+            _pullback(ENERGIES_AND_FORCES, FLOAT)
+            _pullback(Density(), FLOAT)
+        if which == "paper":
+            _features(2, 128, True, FLOAT, False)
+            _environments(ENERGIES_AND_FORCES, FLOAT, 128)
+        if which == "features":
+            for dtype, wide in PRECISIONS:
+                for transforms, rank, paired in ((2, 128, True), (2, 256, False), (0, 100, False)):
+                    _features(transforms, rank, paired, dtype, wide)
+        if which == "environments":
+            for dtype in (FLOAT, DOUBLE):
+                for representation in (Density(), ENERGIES_AND_FORCES, COSINE_SERIES):
+                    _environments(representation, dtype, 128)
+    return found
+
+
+def _features(transforms: int, rank: int, paired: bool, dtype: torch.dtype, wide: bool) -> None:
+    f = feature_map(transforms, rank, paired, dtype)
+    inputs = Inputs.drawn(f, 37)
+    inputs = widened(inputs) if wide else inputs
+    fast(triton, f, inputs)
+    triton.tangent_products(inputs.many.to(dtype), inputs.owner, inputs.tangents)
+    triton.tangent_sums(inputs.many.to(dtype), inputs.owner, inputs.coefficients[inputs.owner], 37, inputs.many.dtype)
+
+
+def _pullback(representation, dtype: torch.dtype):
+    """Launch of the gradient; arguments, segments and vectors of two centres with four neighbours of each element."""
+    p = representation.arguments(3, representation.draw(3, 1)).to("cpu", dtype)
+    segments = 4 * torch.arange(7)
+    vectors = torch.ones(24, 3, dtype=dtype)
+    triton.environments_pullback(p, 2, segments, vectors, torch.zeros(2, p.size, dtype=dtype))
+    return p, segments, vectors
+
+
+def _environments(representation, dtype: torch.dtype, rank: int) -> None:
+    p, segments, vectors = _pullback(representation, dtype)
+    triton.environments(p, 2, segments, vectors)
+    matrices = torch.zeros(3, p.size, rank, dtype=dtype)
+    triton.environments_jacobian(p, 2, segments, vectors, torch.tensor([0, 1]), matrices)

@@ -1,0 +1,110 @@
+"""The pipeline follows its device: what the host asks of it in between is counted, with CPU tensors in its place.
+
+Kernels are launched and not run: their outputs hold anything, and nothing may look at them before the end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from qml_lightning import fit
+from qml_lightning.kernels import kernels_for
+from qml_lightning.machine.compute import Compute
+from qml_lightning.model.predictor import Predictor
+from qml_lightning.training.problem import Problem
+from qml_lightning.training.row_operator import matrix_free
+from small_models import molecules, recipe
+from structures_for_tests import WATER
+
+pytest.importorskip("triton", reason="Triton is not installed")
+pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here: pytest -m gpu")
+
+# Operators whose result decides how much memory the next one takes, or which Python reads: the host waits for each.
+WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "bincount", "unique", "item", "equal", "is_nonzero")
+
+
+class Waits(TorchDispatchMode):
+    """Counts operators for which the host would wait if the tensors were on a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: Counter[str] = Counter()
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        name = function.overloadpacket.__name__
+        if any(name.startswith(one) for one in WAITING):
+            self.found[name] += 1
+        if name == "repeat_interleave" and not (kwargs or {}).get("output_size"):
+            self.found[name] += 1
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.fixture(scope="module")
+def trained():
+    data = molecules(8)
+    return fit(data, recipe(n_features=64)), data
+
+
+def test_the_counter_counts():
+    with Waits() as waits:
+        x = torch.arange(5)
+        int(x.sum())
+        (x > 2).nonzero()
+    assert waits.found == {"_local_scalar_dense": 1, "nonzero": 1}
+
+
+def test_a_prediction_waits_for_the_device_once_at_its_end(trained, monkeypatch):
+    from qml_lightning.kernels.triton.launch import recorded
+
+    potential, data = trained
+    predictor = potential.on("cpu", kernels="triton")
+    learnt, seen = Predictor._learnt, []
+
+    def counted(self, element, segments, vectors, *, gradient):
+        # the atoms of each element are found on the host, before anything is sent
+        monkeypatch.setattr("qml_lightning.model.predictor.atoms_of_elements", lambda *given: groups)
+        groups = [(element == e).nonzero()[:, 0] for e in range(len(self.basis.elements))]
+        with Waits() as waits, recorded() as launches:
+            found = learnt(self, element, segments, vectors, gradient=gradient)
+        seen.append((waits.found, {one.kernel.__name__ for one in launches}))
+        return found
+
+    monkeypatch.setattr(Predictor, "_learnt", counted)
+    predictor.predict(data.structures)
+    assert seen
+    for waits, launches in seen:
+        assert not waits
+        assert {"_values2", "_values3", "_energy_and_slope", "_pullback"} <= launches
+
+
+def test_a_step_of_the_iterative_solver_waits_for_nothing(trained):
+    from qml_lightning.kernels.triton.launch import recorded
+
+    potential, data = trained
+    basis = potential.basis.ready(Compute("cpu", "native" if _native() else "reference"))
+    rows, targets = matrix_free(basis, Problem.of(data), potential.recipe)
+    on_gpu = replace(rows, basis=replace(basis, kernels=kernels_for("cpu", torch.float64, "triton")))
+    on_gpu._rho_by_element  # noqa: B018 (the atoms of each element are gathered once, before the iteration)
+    with Waits() as waits, recorded() as launches:
+        on_gpu.transposed_times(on_gpu.times(torch.zeros(basis.n_weights, dtype=torch.float64)))
+    assert not waits.found
+    assert {"_energy_and_slope", "_products", "_sums", "_moment"} == {one.kernel.__name__ for one in launches}
+    assert len(targets) == sum(rows._rows_of_kinds)
+
+
+def _native() -> bool:
+    from kernel_tables import ON_CPU
+
+    return "native" in ON_CPU
+
+
+def test_the_kernels_of_a_gpu_predict_what_plain_torch_predicts(trained):
+    potential, _ = trained
+    found, wanted = (potential.on("cpu", kernels=name).predict(WATER) for name in ("triton", "reference"))
+    torch.testing.assert_close(found.energies, wanted.energies, rtol=0, atol=1e-9)
+    torch.testing.assert_close(found.forces, wanted.forces, rtol=0, atol=1e-9)
