@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
@@ -35,17 +34,6 @@ PARAMETERS = {
 }
 # neighbours of each element around each centre: none, absent elements, fewer and more than fill a vector
 COUNTS = [(0, 0, 0), (1, 0, 0), (0, 0, 2), (0, 9, 0), (5, 6, 6), (16, 0, 1), (7, 40, 13), (3, 1, 4)]
-
-
-@pytest.fixture(params=["baseline", "avx2", "avx512"])
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = native.instruction_set()
-    try:
-        native.use_instruction_set(request.param)
-    except InputError as error:
-        pytest.skip(str(error))
-    yield request.param
-    native.use_instruction_set(before)
 
 
 def called(name: str, kernels, p: DensityArguments, dtype: torch.dtype, rank: int = 21) -> torch.Tensor:

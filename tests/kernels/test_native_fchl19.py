@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import combinations
 
@@ -11,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from qml_lightning.errors import InputError
 from qml_lightning.kernels import FCHL19Arguments, native, reference
 from qml_lightning.model.representations.fchl19 import COSINE_SERIES, ENERGIES, ENERGIES_AND_FORCES
 
@@ -40,17 +38,6 @@ PARAMETERS = {
 }
 # neighbours of each element around each centre: none, absent elements, rows shorter and longer than any vector
 COUNTS = [(0, 0, 0), (1, 0, 0), (0, 0, 2), (0, 9, 0), (5, 6, 6), (16, 0, 1), (7, 20, 13), (3, 1, 4)]
-
-
-@pytest.fixture(params=["baseline", "avx2", "avx512"])
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = native.instruction_set()
-    try:
-        native.use_instruction_set(request.param)
-    except InputError as error:
-        pytest.skip(str(error))
-    yield request.param
-    native.use_instruction_set(before)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import functools
 import math
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -21,24 +20,12 @@ from qml_lightning.kernels.native.functions import map_struct
 
 CPU = torch.device("cpu")
 DTYPES = [torch.float32, torch.float64]
-INSTRUCTION_SETS = ["baseline", "avx2", "avx512"]
 MAPS = [(0, 5), (0, 128)] + [(n, rank) for n in (1, 2, 3) for rank in (2, 16, 128, 256)] + [(2, 64), (2, 1024)]
 N_ATOMS = [1, 3, 16, 17, 37]
 
 pytestmark = pytest.mark.skipif(
     (_why := native.why_not(CPU, torch.float32)) is not None, reason=f"native kernels: {_why}"
 )
-
-
-@pytest.fixture(params=INSTRUCTION_SETS)
-def isa(request: pytest.FixtureRequest) -> Iterator[str]:
-    before = native.instruction_set()
-    try:
-        native.use_instruction_set(request.param)
-    except InputError as error:
-        pytest.skip(str(error))
-    yield request.param
-    native.use_instruction_set(before)
 
 
 fast = functools.partial(all_kernels, native)

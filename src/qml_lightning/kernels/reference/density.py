@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..contract import DensityArguments
 from ..harmonics import coupling, harmonics, of_degree, paths
+from .pullback import pullback
 
 # Numbers in one array of derivatives: it bounds the memory, not the result.
 NUMBERS = 16_000_000
@@ -24,15 +25,8 @@ def environments_pullback(
     p: DensityArguments, n_atoms: int, segments: Tensor, vectors: Tensor, cotangent: Tensor
 ) -> Tensor:
     """Gradient by automatic differentiation, (pairs, 3)."""
-    gradients = []
-    for part in _Centres.chunks(p, n_atoms, segments, vectors):
-        with torch.enable_grad():
-            part.vectors = part.vectors.detach().requires_grad_()
-            total = (_values(p, part) * cotangent[part.first : part.last]).sum()
-        gradients.append(
-            torch.autograd.grad(total, part.vectors)[0] if len(part.vectors) else torch.zeros_like(part.vectors)
-        )
-    return torch.cat(gradients) if gradients else torch.zeros_like(vectors)
+    runs = _Centres.chunks(p, n_atoms, segments, vectors)
+    return pullback(lambda run: _values(p, run), runs, vectors, cotangent)
 
 
 def environments_jacobian(

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..contract import FCHL19Arguments
+from .pullback import pullback
 
 # Numbers in one array of triples: it bounds the memory, not the result.
 TRIPLE_NUMBERS = 8_000_000
@@ -24,15 +25,8 @@ def environments_pullback(
     p: FCHL19Arguments, n_atoms: int, segments: Tensor, vectors: Tensor, cotangent: Tensor
 ) -> Tensor:
     """Gradient by automatic differentiation, (pairs, 3)."""
-    gradients = []
-    for chunk in _Centres.chunks(p, n_atoms, segments, vectors):
-        with torch.enable_grad():
-            chunk.vectors = chunk.vectors.detach().requires_grad_()
-            total = (_values(p, chunk) * cotangent[chunk.first : chunk.last]).sum()
-        gradients.append(
-            torch.autograd.grad(total, chunk.vectors)[0] if len(chunk.vectors) else torch.zeros_like(chunk.vectors)
-        )
-    return torch.cat(gradients) if gradients else torch.zeros_like(vectors)
+    runs = _Centres.chunks(p, n_atoms, segments, vectors)
+    return pullback(lambda run: _values(p, run), runs, vectors, cotangent)
 
 
 def environments_jacobian(
