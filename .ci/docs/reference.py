@@ -48,8 +48,19 @@ def _table(columns: list[str], rows: list[tuple[str, ...]]) -> str:
 def _signature(value: Callable[..., Any]) -> str:
     signature = inspect.signature(value)
     kept = [one for one in signature.parameters.values() if one.name not in ("self", "cls")]
-    plain = [one.replace(annotation=inspect.Parameter.empty) for one in kept]
+    plain = [one.replace(annotation=inspect.Parameter.empty, default=_short(one.default)) for one in kept]
     return str(signature.replace(parameters=plain, return_annotation=inspect.Signature.empty))
+
+
+class _Default:
+    """Default value that is too long for a line."""
+
+    def __repr__(self) -> str:
+        return "…"
+
+
+def _short(default: Any) -> Any:
+    return default if default is inspect.Parameter.empty or len(repr(default)) < 40 else _Default()
 
 
 def _function(name: str, value: Callable[..., Any]) -> str:

@@ -136,6 +136,7 @@ def browser(folder: Path) -> Iterator[Tab]:
         targets = tab.call("Target.getTargets")["targetInfos"]
         page = next(one for one in targets if one["type"] == "page")
         tab.session = tab.call("Target.attachToTarget", targetId=page["targetId"], flatten=True)["sessionId"]
+        tab.call("Emulation.setScrollbarsHidden", hidden=True)
         for domain in ("Page", "Runtime", "Log", "Network"):
             tab.call(f"{domain}.enable")
         yield tab

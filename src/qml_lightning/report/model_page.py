@@ -43,15 +43,16 @@ def model_page(potential: Model, data: Dataset, prediction: Prediction, header: 
         section("Worst structures", _worst(data, errors, worst)),
         section("Errors", _columns(_errors(metrics), _by_group(data, errors))),
         section("Distributions of errors", _distributions(data, prediction, errors)),
-        section("Uncertainty against error", _uncertainty(data, prediction)),
+        # uncertainty against error has its place here, where predictions have an uncertainty
         section("Choice of the recipe", _choice(header["provenance"].get("choice")), _ridges(header["provenance"])),
         section("Model card", facts(model_card(header, explained)), _plan(header["provenance"].get("plan"))),
     ]
     payload = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
     body.append(f'<script type="application/json" id="report-data">{payload}</script>')
-    # the end of a script inside a text of the viewer would end ours
-    after = [] if script is None else [script.replace("</script", "<\\/script"), "window.qmlReport.view();"]
-    return page(title, body, [static("report.js"), *after])
+    if script is not None:  # as a text, which the script of the page runs later
+        text = script.replace("</script", "<\\/script")
+        body.append(f'<script type="text/plain" id="chemiscope">{text}</script>')
+    return page(title, body, [static("report.js")])
 
 
 def _tiles(metrics: Metrics) -> str:
@@ -194,11 +195,6 @@ def _distributions(data: Dataset, prediction: Prediction, errors: Compared) -> s
                 histogram(wrong[numbers == z], f"length of the force error on {symbol(z)} (meV/Å)", colour=colour)
             )
     return _columns(*parts)
-
-
-def _uncertainty(data: Dataset, prediction: Prediction) -> str:
-    """Place for uncertainties against errors; nothing while predictions have no uncertainty."""
-    return ""
 
 
 def _choice(choice: dict[str, Any] | None) -> str:

@@ -81,7 +81,7 @@
     }
     to.globalAlpha = 1;
     // the points of the selected structure: rings, which would hide each other if they are many
-    to.strokeStyle = colour("--two");
+    to.strokeStyle = ink;
     const own = plot.x.map((_, k) => k).filter((k) => plot.structure[k] === state.structure);
     for (const k of own) {
       const chosen = plot.atom ? plot.atom[k] === state.atom : true;
@@ -177,14 +177,23 @@
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 
   function ready() { document.body.dataset.ready = viewer ? "viewer" : "plots"; }
+  // the source of the viewer is large: it is read beside the page, which can be used meanwhile
+  function run() {
+    const script = document.createElement("script"), source = document.getElementById("chemiscope").textContent;
+    script.src = URL.createObjectURL(new Blob([source], { type: "text/javascript" }));
+    script.onload = view;
+    document.getElementById("viewer-note").textContent = "Loading the 3D view …";
+    document.body.append(script);
+  }
   function view() {
     const note = document.getElementById("viewer-note"), warnings = new Chemiscope.Warnings();
     warnings.addHandler((message) => { note.textContent = message; });
     Chemiscope.StructureVisualizer.load({ meta: "viewer-meta", info: "viewer-info", structure: "viewer" }, report.viewer, warnings)
-      .then((made) => { viewer = made; select(state.structure, state.atom); ready(); })
+      .then((made) => { note.textContent = ""; viewer = made; select(state.structure, state.atom); ready(); })
       .catch((problem) => { note.textContent = "The 3D view cannot be shown: " + problem; ready(); });
   }
-  window.qmlReport = { state, select, view, places: () => places, viewer: () => viewer };
+  window.qmlReport = { state, select, places: () => places, viewer: () => viewer };
   select(report.first, -1);
-  if (!report.viewer) ready();
+  if (report.viewer) window.addEventListener("load", () => setTimeout(run, 50));
+  else ready();
 })();
