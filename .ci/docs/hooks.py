@@ -23,7 +23,7 @@ PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGEL
 # Folder of the repository → folder of the site, for files that pages link to or show.
 FOLDERS = {"benchmarks/figures": "figures", "benchmarks/results": "results"}
 # Pages that colleagues may add, and the place after which they stand in the navigation.
-LATER = {"uncertainty.md": "Uncertainty", "gpu.md": "GPUs"}
+LATER = {"uncertainty.md": "Uncertainty"}
 LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
 
 
