@@ -90,7 +90,8 @@ def main() -> None:
         "training_seconds": training(device),
     }
     print(tables(found))
-    path = RESULTS / f"gpu {found['card']}.json".replace(" ", "_").lower()
+    path = RESULTS / "gpu" / f"{found['card']}.json".replace(" ", "_").lower()
+    path.parent.mkdir(exist_ok=True)
     path.write_text(json.dumps(found, indent=1) + "\n")
     print(f"Written to {path}")
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..harness.benchmark import Benchmark, entries
 from ..harness.places import ROOT
-from ..speed import lammps
+from ..speed import gpu_kernels, gpu_predicted, lammps
 from ..studies import ablation, distributed, energy_noise, gram_precision, monte_carlo_errors, outliers, smooth_cutoff
 from . import headlines
 
@@ -29,6 +29,8 @@ BLOCKS: dict[str, Block] = {
     "outliers": tables_of(outliers.OUTLIERS),
     "smooth_cutoff": tables_of(smooth_cutoff.SMOOTH_CUTOFF),
     "lammps": tables_of(lammps.LAMMPS),
+    "gpu_kernels": tables_of(gpu_kernels.GPU_KERNELS),
+    "gpu_predicted": tables_of(gpu_predicted.GPU_PREDICTED),
     "distributed": tables_of(distributed.DISTRIBUTED),
     "scaling_model": lambda page: distributed.model(),
 }

@@ -18,9 +18,12 @@ from ..harness.systems import NEEDS, system
 from ..harness.tables import digits, table
 
 SYSTEMS = ("1000 ethanol", "1000 aspirin", "MOF", "water")
-N_FEATURES, RANK, SIZE = 16384, 128, 312  # paired features; entries of the representation of H, C and O
-CUTOFF = 6.0  # Å, of the paper
-ATOMS, NEAR, ROWS = 8, 16, 32  # of a program of the features, neighbours of a block, rows of a projected tile
+N_FEATURES, CUTOFF = 16384, 6.0  # paired features; Å
+FCHL19, DENSITY = "FCHL19", "density"
+RANK = {FCHL19: 128, DENSITY: 256}
+SIZE = {FCHL19: 312, DENSITY: 798}  # entries of the representation of H, C and O
+ATOMS = {FCHL19: 8, DENSITY: 4}  # of a program of the features
+NEAR, ROWS = 16, 32  # neighbours of a block, rows of a tile of the projected Jacobian
 GRAM_PRODUCTS = {True: 1, False: 6}  # float64 at once, or six products in float32 (linear/compensated)
 TRAINING = "training on 1000 ethanol"
 HALF = 0.5  # of the peak: assumed of real kernels and matrix products, and known of none
@@ -28,28 +31,32 @@ HALF = 0.5  # of the peak: assumed of real kernels and matrix products, and know
 
 def cells(options: Options) -> list[Cell]:
     cards, systems = (("RTX 3080",), ("1000 ethanol",)) if options.quick else (tuple(CARDS), (*SYSTEMS, TRAINING))
-    return [{"card": card, "system": name, "n_features": N_FEATURES} for card in cards for name in systems]
+    return [
+        {"card": card, "system": name, "representation": representation, "n_features": N_FEATURES}
+        for card in cards
+        for name in systems
+        for representation in ((FCHL19,) if options.quick or name == TRAINING else (FCHL19, DENSITY))
+    ]
 
 
 @lru_cache
-def kernels(architecture: int) -> dict[str, dict[str, Any]]:
+def kernels(architecture: int, part: str) -> dict[str, dict[str, Any]]:
     """Compiled kernels of the paper's method by name; `_rows` of forces comes after that of energies."""
-    return {one["name"]: one for one in compiled_apart(architecture, "paper")}
+    return {one["name"]: one for one in compiled_apart(architecture, part)}
 
 
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
-    card = CARDS[cell["card"]]
-    name = "1000 ethanol" if cell["system"] == TRAINING else cell["system"]
-    structures = system(name)
-    turns, n_bytes = _turns(structures, training=cell["system"] == TRAINING)
-    seconds = {
-        kernel: _seconds(card, kernels(card.architecture)[kernel], turns[kernel], n_bytes[kernel]) for kernel in turns
-    }
-    flops = 4.0 * structures.n_atoms * SIZE * RANK
+    card, training, representation = CARDS[cell["card"]], cell["system"] == TRAINING, cell["representation"]
+    structures = system("1000 ethanol" if training else cell["system"])
+    turns, n_bytes = _turns(structures, representation, training=training)
+    part = "paper" if training else "density" if representation == DENSITY else "prediction"
+    every = kernels(card.architecture, part)
+    used = {name: every[name] for name in turns}
+    seconds = {name: _seconds(card, one, turns[name], n_bytes[name]) for name, one in used.items()}
+    flops = 4.0 * structures.n_atoms * SIZE[representation] * RANK[representation]
     seconds["projection"] = flops / card.float32_flops
-    if cell["system"] == TRAINING:
+    if training:
         seconds |= _algebra(card, structures)
-    used = {kernel: kernels(card.architecture)[kernel] for kernel in turns}
     return {
         "predicted": True,
         "seconds_at_the_peak": seconds,
@@ -60,41 +67,37 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _turns(structures: Structures, *, training: bool) -> tuple[dict[str, list[float]], dict[str, float]]:
+def _turns(
+    structures: Structures, representation: str, *, training: bool
+) -> tuple[dict[str, list[float]], dict[str, float]]:
     """How often the code at each depth of loops is run in all, and the bytes that each kernel must move."""
     counts = neighbours_by_element(structures, CUTOFF).double()  # (atoms, elements)
     atoms, elements = counts.shape
-    pairs, blocks = float(counts.sum()), (counts / NEAR).ceil()
-    programs = math.ceil(atoms / ATOMS)
-    tiles = N_FEATURES // 2 // RANK
+    rank, size, at_once = RANK[representation], SIZE[representation], ATOMS[representation]
+    pairs, programs, tiles = float(counts.sum()), math.ceil(atoms / at_once), N_FEATURES // 2 // rank
+    turns: dict[str, list[float]] = {"_energy_and_slope": [programs, programs * tiles]}
+    n_bytes = {"_energy_and_slope": 4.0 * (2 * atoms * rank + programs * N_FEATURES)}
+    if representation == DENSITY:
+        turns |= {name: [atoms, atoms * elements, pairs] for name in ("_values", "_pullback")}
+        return turns, n_bytes | {"_values": 12 * pairs + 4 * atoms * size, "_pullback": 24 * pairs + 4 * atoms * size}
+    blocks = (counts / NEAR).ceil()
     # each neighbour meets those of later elements, and half of its own
     later = torch.stack([blocks[:, e:].sum(1) - 0.5 * blocks[:, e] for e in range(elements)], 1)
-    turns = {
-        "_values2": [atoms * elements, float(blocks.sum())],
-        "_values3": [atoms * elements**2, pairs * (elements + 1) / 2, float((counts * later).sum())],
-        "_pullback": [pairs, pairs * elements, float((counts.sum(1) * blocks.sum(1)).sum())],
-        "_energy_and_slope": [programs, programs * tiles],
-    }
-    n_bytes = {
-        "_values2": 12 * pairs, "_values3": 12 * pairs + 4 * atoms * SIZE, "_pullback": 24 * pairs + 4 * atoms * SIZE,
-        "_energy_and_slope": 4.0 * (2 * atoms * RANK + programs * N_FEATURES),
-    }  # fmt: skip
-    if not training:
-        return turns, n_bytes
-    rows = 3.0 * atoms
-    tangents = 3.0 * (pairs + atoms)
-    del turns["_energy_and_slope"], turns["_pullback"]
     triples = float((counts.sum(1) * blocks.sum(1)).sum())
-    tiles_of_rows = math.ceil(3 * pairs / ROWS) * RANK / 64
+    turns["_values2"] = [atoms * elements, float(blocks.sum())]
+    turns["_values3"] = [atoms * elements**2, pairs * (elements + 1) / 2, float((counts * later).sum())]
+    n_bytes |= {"_values2": 12 * pairs, "_values3": 12 * pairs + 4 * atoms * size}
+    if not training:
+        turns["_pullback"] = [pairs, pairs * elements, triples]
+        return turns, n_bytes | {"_pullback": 24 * pairs + 4 * atoms * size}
+    del turns["_energy_and_slope"]
+    rows, tangents = 3.0 * atoms, 3.0 * (pairs + atoms)
+    of_product = math.ceil(3 * pairs / ROWS) * rank / 64
     turns["_jacobian"] = [pairs, pairs * elements, triples]
-    turns["_projected"] = [tiles_of_rows, tiles_of_rows * elements, tiles_of_rows * SIZE / 32]
-    turns["_rows"] = [rows * tiles, math.ceil(tangents / ATOMS) * tiles]
-    n_bytes |= {
-        "_jacobian": 12 * pairs * SIZE,
-        "_projected": 12 * pairs * (SIZE + RANK),
-        "_rows": 16 * rows * N_FEATURES,
-    }
-    return turns, n_bytes
+    turns["_projected"] = [of_product, of_product * elements, of_product * size / 32]
+    turns["_rows"] = [rows * tiles, math.ceil(tangents / at_once) * tiles]
+    n_bytes |= {"_jacobian": 12 * pairs * size, "_projected": 12 * pairs * (size + rank)}
+    return turns, n_bytes | {"_rows": 16 * rows * N_FEATURES}
 
 
 def _seconds(card: Card, kernel: dict[str, Any], turns: list[float], n_bytes: float) -> float:
@@ -122,20 +125,22 @@ def _algebra(card: Card, structures: Structures) -> dict[str, float]:
 
 
 def tables(entries: list[Entry]) -> str:
-    there = {(entry[CELL]["card"], entry[CELL]["system"]): entry for entry in succeeded(entries)}
+    there = {
+        tuple(entry[CELL][key] for key in ("card", "system", "representation")): entry for entry in succeeded(entries)
+    }
     cards = [card for card in CARDS if any(key[0] == card for key in there)]
     rows = []
-    for name in dict.fromkeys(key[1] for key in there):
-        training = name == TRAINING
-        figure = "predicted_seconds" if training else "predicted_us_per_atom"
-        if training:
+    for name, representation in dict.fromkeys(key[1:] for key in there):
+        if name == TRAINING:
+            figure, unit = "predicted_seconds", "s"
             paper = PUBLISHED["training"]["models"]["paper, SORF-16384, RTX 3080, single"]["ethanol"]
         else:
+            figure, unit = "predicted_us_per_atom", "µs per atom"
             paper = PUBLISHED["prediction"]["systems"][name][str(N_FEATURES)]
-        unit = "s" if training else "µs per atom"
-        values = [f"{digits(there[card, name][figure])}" if (card, name) in there else "–" for card in cards]
-        rows.append([f"{name}, {unit}", *values, f"{paper:g}"])
-    return table(["", *(f"**predicted**, {card}" for card in cards), "measured in the paper, RTX 3080"], rows)
+        known = (there.get((card, name, representation)) for card in cards)
+        values = ["–" if entry is None else digits(entry[figure]) for entry in known]
+        rows.append([f"{name}, {representation}, {unit}", *values, f"{paper:g}"])
+    return table(["", *(f"**predicted**, {card}" for card in cards), "the paper, FCHL19, measured, RTX 3080"], rows)
 
 
 GPU_PREDICTED = Benchmark(
@@ -145,8 +150,8 @@ GPU_PREDICTED = Benchmark(
     "machine code, loop by loop, and multiplied by how often each loop turns for the neighbours of the system. A "
     "kernel takes the longest of three times: issuing its instructions, its float64 units, and moving its data, each "
     f"at the peak that the maker states. The table has twice the sum: {HALF:.0%} of the peaks is assumed. Lists of "
-    "neighbours are made on the host and are not in it. FCHL19 with the paper's parameters, 16384 paired features of "
-    "rank 128, float32.",
+    "neighbours are made on the host and are not in it. FCHL19 with the paper's parameters and rank 128, the density "
+    "with its own and rank 256, 16384 paired features, float32.",
     cells=cells,
     measure=measure,
     tables=tables,

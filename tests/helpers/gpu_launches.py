@@ -15,13 +15,23 @@ PRECISIONS = ((FLOAT, False), (FLOAT, True), (DOUBLE, False))  # precision, and 
 
 
 def launches(which: str) -> list[Launch]:
-    """Those of "features" or "environments", a few of both for "quick", those of the paper's method for "paper"."""
+    """Those of "features" or "environments", or a few of both for "quick".
+
+    Those of the paper's method: for "prediction", and with those of training for "paper". Those of a prediction with
+    the density: for "density".
+    """
     with recorded() as found:
         if which == "quick":
             f = feature_map(2, 128, False, FLOAT)
             triton.energy_and_slope(f, torch.zeros(37, 128), torch.zeros(f.n_features))
             _pullback(ENERGIES_AND_FORCES, FLOAT)
             _pullback(Density(), FLOAT)
+        if which in ("prediction", "density"):
+            representation, rank = (Density(), 256) if which == "density" else (ENERGIES_AND_FORCES, 128)
+            f = feature_map(2, rank, True, FLOAT)
+            triton.energy_and_slope(f, torch.zeros(37, rank), torch.zeros(f.n_features))
+            p, segments, vectors = _pullback(representation, FLOAT)
+            triton.environments(p, 2, segments, vectors)
         if which == "paper":
             _features(2, 128, True, FLOAT, False)
             _environments(ENERGIES_AND_FORCES, FLOAT, 128)

@@ -6,7 +6,10 @@ Kernels are launched and not run: their outputs hold anything, and nothing may l
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 import torch
@@ -16,8 +19,10 @@ from qml_lightning import fit
 from qml_lightning.kernels import kernels_for
 from qml_lightning.machine.compute import Compute
 from qml_lightning.model.predictor import Predictor
+from qml_lightning.training.environments import environments
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.row_operator import matrix_free
+from qml_lightning.training.rows import rows_of_kind
 from small_models import molecules, recipe
 from structures_for_tests import WATER
 
@@ -44,6 +49,29 @@ class Waits(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
+class OnDevice(torch.Tensor):
+    """A tensor that stands for one on a device; what waits for it is noted."""
+
+    noted: ClassVar[list[str]] = []
+
+    @staticmethod
+    def __new__(cls, tensor: torch.Tensor) -> OnDevice:
+        return tensor.as_subclass(cls)
+
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        name = getattr(function, "__name__", "")
+        if name in ("nonzero", "item", "tolist", "__bool__", "__int__", "cpu", "unique", "bincount", "numpy"):
+            cls.noted.append(name)
+        return super().__torch_function__(function, types, args, kwargs or {})
+
+    @classmethod
+    @contextmanager
+    def waits(cls) -> Iterator[list[str]]:
+        cls.noted = []
+        yield cls.noted
+
+
 @pytest.fixture(scope="module")
 def trained():
     data = molecules(8)
@@ -56,6 +84,14 @@ def test_the_counter_counts():
         int(x.sum())
         (x > 2).nonzero()
     assert waits.found == {"_local_scalar_dense": 1, "nonzero": 1}
+
+
+def test_the_mark_notes_who_looks():
+    with OnDevice.waits() as waits:
+        x = OnDevice(torch.arange(5))
+        (x[x.new_tensor([1, 2])] > 1).nonzero()
+        x.cpu()
+    assert waits == ["nonzero", "cpu"]
 
 
 def test_a_prediction_waits_for_the_device_once_at_its_end(trained, monkeypatch):
@@ -95,6 +131,32 @@ def test_a_step_of_the_iterative_solver_waits_for_nothing(trained):
     assert not waits.found
     assert {"_energy_and_slope", "_products", "_sums", "_moment"} == {one.kernel.__name__ for one in launches}
     assert len(targets) == sum(rows._rows_of_kinds)
+
+
+def test_rows_of_a_fit_wait_for_nothing(trained):
+    """Tensors of the device are marked: what the host does with its own is its own affair."""
+    from qml_lightning.kernels.triton.launch import recorded
+
+    potential, data = trained
+    basis = potential.basis.ready(Compute("cpu", "triton"))
+    with recorded() as launches, OnDevice.waits() as waits:
+        at = environments(basis, data.structures.select([0, 1]), ("forces",))
+        moving = at.tangents["forces"]
+        marked = replace(
+            at,
+            rho=OnDevice(at.rho),
+            element=OnDevice(at.element),
+            structure=OnDevice(at.structure),
+            tangents={
+                "forces": replace(
+                    moving, vector=OnDevice(moving.vector), owner=OnDevice(moving.owner), row=OnDevice(moving.row)
+                )
+            },
+        )
+        for kind in ("energies", "forces"):
+            rows_of_kind(basis, marked, kind)
+    assert not waits
+    assert {"_values2", "_values3", "_jacobian", "_projected", "_rows"} == {one.kernel.__name__ for one in launches}
 
 
 def _native() -> bool:

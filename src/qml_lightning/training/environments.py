@@ -33,6 +33,12 @@ class Tangents:
     owner: Tensor  # (tangents,) atom whose environment moves, ascending
     row: Tensor  # (tangents,)
     n_rows: int
+    sent: tuple[Tensor, Tensor] | None = None  # owner and row as they were on the host
+
+    @property
+    def on_host(self) -> tuple[Tensor, Tensor]:
+        """Owner and row where the host chooses among them; nothing waits for the device if it sent them."""
+        return (self.owner.cpu(), self.row.cpu()) if self.sent is None else self.sent
 
 
 @dataclass(frozen=True)
@@ -45,6 +51,12 @@ class Environments:
     n_structures: int
     # "forces": 3 rows for each atom, minus the gradient; "stress": 6 rows for each structure, the virial in eV
     tangents: dict[str, Tangents]
+    sent: tuple[Tensor, Tensor] | None = None  # element and structure as they were on the host
+
+    @property
+    def on_host(self) -> tuple[Tensor, Tensor]:
+        """Element and structure where the host chooses among them, as in `Tangents`."""
+        return (self.element.cpu(), self.structure.cpu()) if self.sent is None else self.sent
 
     @property
     def tangent_bytes(self) -> int:
@@ -73,6 +85,7 @@ def environments(basis: ReadyBasis, structures: Structures, kinds: Collection[st
         structures.structure_of_atom.to(basis.device),
         len(structures),
         tangents,
+        (listed, structures.structure_of_atom),
     )
 
 
@@ -94,7 +107,8 @@ def _force_tangents(pairs: Pairs, jacobian: Tensor, n_atoms: int) -> Tangents:
     vector.index_add_(0, position[len(other) :][pairs.centre[other]].to(device), moving)
     owner, atom = unique // n_atoms, unique % n_atoms
     row = atom[:, None] * 3 + torch.arange(3)
-    return Tangents(vector.flatten(0, 1), owner.repeat_interleave(3).to(device), row.flatten().to(device), 3 * n_atoms)
+    sent = owner.repeat_interleave(3), row.flatten()
+    return Tangents(vector.flatten(0, 1), sent[0].to(device), sent[1].to(device), 3 * n_atoms, sent)
 
 
 def _virial_tangents(pairs: Pairs, vectors: Tensor, jacobian: Tensor, structures: Structures) -> Tangents:
@@ -103,11 +117,9 @@ def _virial_tangents(pairs: Pairs, vectors: Tensor, jacobian: Tensor, structures
     strain = torch.stack([0.5 * (vectors[:, a, None] * jacobian[:, b] + vectors[:, b, None] * jacobian[:, a])
                           for a, b in VOIGT], 1)  # fmt: skip
     vector = jacobian.new_zeros(n, 6, jacobian.shape[2]).index_add_(0, pairs.centre.to(jacobian.device), strain)
-    row = structures.structure_of_atom[:, None] * 6 + torch.arange(6)
-    owner = torch.arange(n).repeat_interleave(6)
-    return Tangents(
-        vector.flatten(0, 1), owner.to(jacobian.device), row.flatten().to(jacobian.device), 6 * len(structures)
-    )
+    row = (structures.structure_of_atom[:, None] * 6 + torch.arange(6)).flatten()
+    owner, device = torch.arange(n).repeat_interleave(6), jacobian.device
+    return Tangents(vector.flatten(0, 1), owner.to(device), row.to(device), 6 * len(structures), (owner, row))
 
 
 def all_environments(basis: ReadyBasis, structures: Structures, kinds: Collection[str]) -> Environments:
@@ -122,7 +134,7 @@ def all_environments(basis: ReadyBasis, structures: Structures, kinds: Collectio
         structure.append(at.structure + first)
         first_row = {"forces": 3 * first_atom, "stress": len(VOIGT) * first}
         for kind, one in at.tangents.items():
-            moving[kind].append(replace(one, owner=one.owner + first_atom, row=one.row + first_row[kind]))
+            moving[kind].append(replace(one, owner=one.owner + first_atom, row=one.row + first_row[kind], sent=None))
         first_atom += len(at.rho)
     tangents = {kind: _joined(parts) for kind, parts in moving.items()}
     return Environments(torch.cat(rho), torch.cat(element), torch.cat(structure), len(structures), tangents)

@@ -33,46 +33,52 @@ def rows_of_kind(
     """Rows of "energies", "forces" or "stress", (rows, weights) in float64: all of them, or those numbered in `wanted`.
 
     The kernels write them to `out`; no other array of their size is made. `wide`: all but sines and cosines in float64,
-    as in products that form no rows; it takes twice as long.
+    as in products that form no rows; it takes twice as long. Atoms and tangents of each element are chosen on the host:
+    nothing waits for the device.
     """
     n_rows = at.n_structures if kind == "energies" else at.tangents[kind].n_rows
     if wanted is None:
-        wanted = torch.arange(n_rows, device=basis.device)
+        wanted = torch.arange(n_rows)
     if out is None:
         out = torch.empty(len(wanted), basis.n_weights, dtype=torch.float64, device=basis.device)
     out.zero_()
-    place = torch.full((n_rows,), -1, device=basis.device)  # place of each row in `out`; −1: not wanted
-    place[wanted] = torch.arange(len(wanted), device=basis.device)
+    place = torch.full((n_rows,), -1)  # place of each row in `out`; −1: not wanted
+    place[wanted] = torch.arange(len(wanted))
     if kind == "energies":
-        _add_energies(basis, at, place[at.structure], out)
+        _add_energies(basis, at, place, out)
     else:
-        _add_tangents(basis, at, at.tangents[kind], place[at.tangents[kind].row], out, wide)
+        _add_tangents(basis, at, at.tangents[kind], place, out, wide)
     return out
 
 
 def _add_energies(basis: ReadyBasis, at: Environments, place: Tensor, out: Tensor) -> None:
-    """Add Σ z(ρ) over the atoms of each structure; `place` is the row of each atom."""
+    """Add Σ z(ρ) over the atoms of each structure; `place` is that of each structure's row."""
+    element, structure = at.on_host
+    of_atom = place[structure]
     for e, feature_map in enumerate(basis.maps):
-        atoms = ((at.element == e) & (place >= 0)).nonzero()[:, 0]
-        basis.kernels.energy_rows(feature_map, at.rho[atoms], place[atoms], out[:, basis.columns(e)])
+        atoms = ((element == e) & (of_atom >= 0)).nonzero()[:, 0]
+        rho, row = at.rho[atoms.to(basis.device)], of_atom[atoms].to(basis.device)
+        basis.kernels.energy_rows(feature_map, rho, row, out[:, basis.columns(e)])
 
 
 def _add_tangents(
     basis: ReadyBasis, at: Environments, tangents: Tangents, place: Tensor, out: Tensor, wide: bool
 ) -> None:
-    """Add Σ z′(ρ) · tangent over the tangents of each row; `place` is the row of each tangent."""
-    element_of_tangent = at.element[tangents.owner]
-    local = torch.empty_like(at.element)
+    """Add Σ z′(ρ) · tangent over the tangents of each row; `place` is that of each row."""
+    (element, _), (owner, row) = at.on_host, tangents.on_host
+    element_of_tangent, of_tangent = element[owner], place[row]
+    local = torch.empty_like(element)
     for e, feature_map in enumerate(basis.maps):
-        atoms = (at.element == e).nonzero()[:, 0]
-        chosen = ((element_of_tangent == e) & (place >= 0)).nonzero()[:, 0]
-        local[atoms] = torch.arange(len(atoms), device=basis.device)
+        atoms = (element == e).nonzero()[:, 0]
+        chosen = ((element_of_tangent == e) & (of_tangent >= 0)).nonzero()[:, 0]
+        local[atoms] = torch.arange(len(atoms))
+        vectors = tangents.vector[chosen.to(basis.device)]
         basis.kernels.force_rows(
             feature_map,
-            at.rho[atoms],
-            tangents.vector[chosen].double() if wide else tangents.vector[chosen],
-            local[tangents.owner[chosen]],
-            place[chosen],
+            at.rho[atoms.to(basis.device)],
+            vectors.double() if wide else vectors,
+            local[owner[chosen]].to(basis.device),
+            of_tangent[chosen].to(basis.device),
             out[:, basis.columns(e)],
         )
 
@@ -130,7 +136,7 @@ def write_rows(
                 z = place.room(len(left))
                 here, left = left[: len(z)], left[len(z) :]
                 assert len(here) or not len(left), "rows came that no room was made for"
-                rows_of_kind(basis, at, kind, here.to(basis.device), z, wide=how.wide)
+                rows_of_kind(basis, at, kind, here, z, wide=how.wide)
                 if bool((factor != 1).any()):
                     z *= factor[here].to(z)[:, None]
                 place.take(scaled[here].to(z))
