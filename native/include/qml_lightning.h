@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define QML_ABI_VERSION 4
+#define QML_ABI_VERSION 5
 
 enum {
   QML_OK = 0, QML_BAD_ARGUMENT = 1, QML_NOT_FINITE = 2, QML_OUT_OF_MEMORY = 3, QML_UNSUPPORTED = 4, QML_BAD_FILE = 5
@@ -215,6 +215,16 @@ int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml
 int32_t qml_predictor_set_repulsion(qml_predictor *predictor, const int32_t *atomic_numbers, const double *outer,
                                     const double *inner);
 
+/* A committee tells how uncertain a prediction is: weights (n_members, n_elements, n_features) are deviations from those of
+ * the model, of maps with the first n_features features and the amplitude that belongs to so few. The first
+ * n_force_members of them have forces as well. energy_scale: eV for a deviation of atomic energies of one. A file that has a
+ * committee sets it by itself. */
+int32_t qml_predictor_set_committee(qml_predictor *predictor, int64_t n_members, int64_t n_force_members,
+                                    int64_t n_features, const double *weights, double energy_scale);
+
+/* Members of the committee; 0 where there is none. */
+int32_t qml_predictor_n_members(const qml_predictor *predictor);
+
 /* What a predictor is: elements (in its own order, ascending atomic numbers), cutoff in A, 32 or 64 bits. An atomic number
  * is 0 where the predictor was not loaded from a file. All are 0 for a handle that was destroyed. */
 int32_t qml_predictor_n_elements(const qml_predictor *predictor);
@@ -233,6 +243,13 @@ int32_t qml_predictor_predict(qml_predictor *predictor, int64_t n_structures, co
                               const int64_t *element, const double *positions, const double *cells,
                               const uint8_t *periodic, double *energies, double *atom_energies, double *forces,
                               double *virial, int32_t threads);
+
+/* The same, and deviations by the members of the committee: member_energies (n_members, atoms), and member_forces
+ * (n_force_members, atoms, 3), which may be NULL and is written where forces are. */
+int32_t qml_predictor_predict_members(qml_predictor *predictor, int64_t n_structures, const int64_t *offsets,
+                                      const int64_t *element, const double *positions, const double *cells,
+                                      const uint8_t *periodic, double *energies, double *atom_energies, double *forces,
+                                      double *virial, double *member_energies, double *member_forces, int32_t threads);
 
 /* Prediction from pairs that an engine has listed. Of n_all atoms the first n_centres have neighbours (the others are
  * copies, or belong to other processes): segments as above, (n_centres * n_elements + 1); neighbour (pairs) < n_all;
@@ -259,6 +276,11 @@ typedef struct {
  * centres together; atom_virials (n_centres, 3, 3), whose sum it is: each of the last three may be NULL. */
 int32_t qml_predictor_predict_lists(qml_predictor *predictor, const qml_neighbour_lists *lists, double *atom_energies,
                                     double *forces, double *virial, double *atom_virials, int32_t threads);
+
+/* The same, and the uncertainty of each atomic energy, (n_centres) in eV, from the committee. */
+int32_t qml_predictor_predict_lists_uncertain(qml_predictor *predictor, const qml_neighbour_lists *lists,
+                                              double *atom_energies, double *forces, double *virial,
+                                              double *atom_virials, double *uncertainty, int32_t threads);
 
 #ifdef __cplusplus
 }

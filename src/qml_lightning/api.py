@@ -41,6 +41,9 @@ if TYPE_CHECKING:
 
     Data = Dataset | Sequence[Atoms]
 
+# Members of a committee: each takes a hundredth or more of the time of a prediction.
+MOST_MEMBERS = 64
+
 AnyRecipe = Recipe | Automatic | ExactRecipe
 AnyPotential = Potential | ExactPotential
 
@@ -52,6 +55,7 @@ class FitOptions(RecipeChanges, total=False):
     reference_energies: Mapping[int, float] | None  # eV by atomic number; by default from least squares
     outliers: OnOutliers  # "keep" (do not look), "tell", "drop" or "stop"
     repulsion: bool  # pairs closer than any in the data repel each other
+    committee: int  # members drawn from the posterior that the model keeps, for uncertainties; 0: none
     basis: Potential | Basis | None  # axes and feature maps to use, so that the equations of both can be added
     equations: str | Path | None  # file to keep the equations in
     checkpoint: str | Path | None  # file for the state of a long fit; delete it at the end
@@ -99,6 +103,7 @@ class Request:
             options.get("checkpoint_seconds", SECONDS),
             options.get("resume", False),
             options.get("overwrite", False),
+            _members(options.get("committee", 0)),
         )
         basis = given.basis if isinstance(given, Potential) else given
         learn = Learn(options.get("targets"), options.get("reference_energies"))
@@ -154,6 +159,12 @@ def _changed(recipe: AnyRecipe, settings: RecipeChanges) -> AnyRecipe:
     return replace(recipe, **dict(settings))  # type: ignore[arg-type]  # names were compared
 
 
+def _members(n: int) -> int:
+    if not 0 <= n <= MOST_MEMBERS or n == 1:
+        raise InputError(f"A committee has 2 to {MOST_MEMBERS} members, 8 as a rule, or 0 for none, got {n}.")
+    return n
+
+
 def _path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given).expanduser()
 
@@ -165,6 +176,7 @@ def _refuse_for_exact(compute: Compute, keep: Keep, basis: Basis | None) -> None
         "several ranks": compute.ranks is not None,
         "equations to keep": keep.equations is not None,
         "checkpoints": keep.checkpoint is not None,
+        "a committee": keep.committee > 0,
         "the basis of another model": basis is not None,
     }
     if wanted := [wish for wish, asked in wishes.items() if asked]:
@@ -201,6 +213,7 @@ def fit(
     `outliers`: frames whose labels contradict all the others are not looked for ("keep"), or named in a warning and
     refused where they would ruin the fit ("tell"), or named and left out ("drop"), or refused ("stop").
     `repulsion`: pairs of atoms closer than any in the data repel each other, where the learnt energy has no meaning.
+    `committee`: members drawn from the posterior, 8 say, that tell how uncertain predictions are; 0: none.
     `basis`: a potential whose axes and feature maps to use, so that the equations of both can be added.
     `equations`: file to keep the equations in (one that exists only with `overwrite`).
     `checkpoint`: file for the state of the fit every `checkpoint_seconds`, and with `resume` to go on from; delete it

@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from ctypes import byref, c_int64, c_void_p
+from ctypes import byref, c_double, c_int64, c_void_p
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -316,6 +317,10 @@ def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
 
     yield list_call(predictor, p.n_elements, random)
     yield repulsion_call(predictor, p, random)
+    same = {**model, "maps": [drawn[0][0]] * p.n_elements}
+    structures = {"n_structures": n, "offsets": offsets, "element": element, "positions": positions, "cells": cells,
+                  "periodic": periodic}  # fmt: skip
+    yield from committee_calls(Predictor(same), structures, p.n_elements, drawn[0][1].n_features, random)
 
     broken_maps = [
         [*model["maps"][:-1], {**model["maps"][-1], **change}]  # type: ignore[misc]
@@ -397,6 +402,36 @@ def repulsion_call(predictor: Predictor, p: FCHL19Arguments, random: np.random.G
                 lambda _: None, words=words)  # fmt: skip
 
 
+def committee_calls(
+    predictor: Predictor, structures: dict[str, object], n_elements: int, n_features: int, random: np.random.Generator
+) -> Iterator[Call]:
+    """Members with all features; whether their deviations are right is tested elsewhere."""
+    weights = random.normal(size=(3, n_elements, n_features))
+    committee = {"predictor": predictor, "n_members": 3, "n_force_members": 2, "n_features": n_features,
+                 "weights": weights, "energy_scale": 0.5}  # fmt: skip
+    given = c_int64(3), c_int64(2), c_int64(n_features), c_void_p(weights.ctypes.data), c_double(0.5)
+    assert LIBRARY.qml_predictor_set_committee(predictor.handle, *given) == 0
+    yield Call("qml_predictor_set_committee", committee, (), lambda _: None,
+               words={"predictor": (None,), "n_members": (0, -1, 5000), "n_force_members": (-1, 4),
+                      "n_features": (0, -1, 2 * n_features + 2), "energy_scale": (-1.0, math.nan)})  # fmt: skip
+    n, n_atoms = len(structures["cells"]), len(structures["element"])  # type: ignore[arg-type]
+    outputs = {"energies": (n,), "atom_energies": (n_atoms,), "forces": (n_atoms, 3), "virial": (n, 3, 3),
+               "member_energies": (3, n_atoms), "member_forces": (2, n_atoms, 3)}  # fmt: skip
+    yield Call("qml_predictor_predict_members",
+               {"predictor": predictor, **structures,
+                **{key: random.normal(size=size) for key, size in outputs.items()}, "threads": 2},
+               tuple(outputs), lambda _: None,
+               optional=("atom_energies", "forces", "virial", "member_forces"), ordered=("offsets",),
+               words={"threads": (0,), "predictor": (None,)}, at_most={"element": n_elements - 1},
+               read={"cells": np.flatnonzero(np.repeat(structures["periodic"].ravel(), 3))})  # type: ignore[attr-defined]  # fmt: skip
+    lists = list_call(predictor, n_elements, random)
+    uncertainty = random.normal(size=len(lists.arguments["atom_energies"]))  # type: ignore[arg-type]
+    arguments = {**lists.arguments, "uncertainty": uncertainty}
+    arguments["threads"] = arguments.pop("threads")
+    yield replace(lists, function="qml_predictor_predict_lists_uncertain", arguments=arguments,
+                  outputs=(*lists.outputs, "uncertainty"))  # fmt: skip
+
+
 def load_calls(_: str, random: np.random.Generator) -> Iterator[Call]:
     """A model file; files that are damaged are in tests/kernels/test_native_files.py."""
     handle = np.zeros(1, np.int64)
@@ -435,6 +470,7 @@ def small_calls(random: np.random.Generator) -> None:
         ("qml_predictor_n_elements", None, 0),
         ("qml_predictor_cutoff", None, 0.0),
         ("qml_predictor_precision", None, 0),
+        ("qml_predictor_n_members", None, 0),
         ("qml_predictor_atomic_number", (None, 0), 0),
         ("qml_predictor_destroy", None, None),
         ("qml_use_isa", None, 1),

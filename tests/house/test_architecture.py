@@ -25,19 +25,20 @@ kernels: contract harmonics reference.pullback reference.fchl19 reference.densit
   triton.rows triton.tangents triton.geometry triton.harmonics triton.density triton.triple triton.fchl19
   triton.jacobian triton.ahead triton
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
+  posterior
   disk.tiles disk.solve disk
 model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
-  baseline repulsion basis provenance predictor potential module file metrics
+  baseline repulsion basis committee provenance predictor potential module file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
-  checkpoint shared_gather solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
+  checkpoint shared_gather uncertainty solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
 datasets: usage archive xyz_sizes content npz frames citations entries unit_hints doubts downloads catalogue readers
   several writers
 exact: recipe groups covariance potential file fit
 api
 study: trends learning_curve tuning label_check stress_check statistics
 adapters: ase ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run lammps.external lammps
-dynamics: ensembles restart files watch run holes
+dynamics: ensembles restart files watch known_ground run holes
 report: style page data_page card points figures model_page summary curve response
 cli: screen failures config options recipe_options tables portions overlap md check data datasets evaluate info lammps
   learning_curve merge predict report train tune update

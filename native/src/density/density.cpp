@@ -55,9 +55,11 @@ template <class real> struct PullbackScratch {
         by_harmonic(arena.take<real>(setup.capacity * setup.padded)),
         by_r(arena.take<real>(setup.capacity * setup.padded)) {}
 
-  void compute(const int64_t *segments, const real *vectors, const real *cotangent, real *out) {
+  // The part that does not depend on the cotangent.
+  void prepare(const int64_t *segments, const real *vectors) { moments.compute(segments, vectors, true); }
+
+  void compute(const int64_t *segments, const real *cotangent, real *out) {
     const qml_density &p = setup.p;
-    moments.compute(segments, vectors, true);
     const int64_t first_pair = segments[0], n_pairs = segments[p.n_elements] - first_pair;
     __builtin_memset(out + 3 * first_pair, 0, size_t(3 * n_pairs) * sizeof(real)); // pairs beyond the cutoff
     add_pairs(cotangent, out);
@@ -299,10 +301,12 @@ void values(const void *parameters, int64_t n_atoms, const int64_t *segments, in
 
 template <class real>
 void pullback(const void *parameters, int64_t n_atoms, const int64_t *segments, int64_t apart, const real *vectors,
-              const real *cotangent, real *out, int threads) {
+              int n, const real *const *cotangents, real *const *outs, int threads) {
   const qml_density &p = *static_cast<const qml_density *>(parameters);
   over_centres<PullbackScratch<real>>(p, n_atoms, segments, apart, threads, [&](auto &scratch, int64_t centre) {
-    scratch.compute(segments + centre * apart, vectors, cotangent + centre * scratch.setup.size(), out);
+    scratch.prepare(segments + centre * apart, vectors);
+    for (int k = 0; k < n; ++k)
+      scratch.compute(segments + centre * apart, cotangents[k] + centre * scratch.setup.size(), outs[k]);
   });
 }
 

@@ -263,13 +263,14 @@ void values(const void *parameters, int64_t n_atoms, const int64_t *segments, in
 
 template <class io>
 void pullback(const void *parameters, int64_t n_atoms, const int64_t *segments, int64_t apart, const io *vectors,
-                     const io *cotangent, io *out, int threads) {
+              int n, const io *const *cotangents, io *const *outs, int threads) {
   const qml_fchl19 &p = *static_cast<const qml_fchl19 *>(parameters);
   choose<io>(p, [&](auto real, auto angular) {
     over_centres<PullbackScratch<type_of<decltype(real)>>>(
         p, n_atoms, segments, apart, threads, [&](auto &scratch, int64_t centre) {
-          scratch.template compute<type_of<decltype(angular)>>(segments + centre * apart, vectors,
-                                                               cotangent + centre * scratch.setup.size(), out);
+          for (int k = 0; k < n; ++k)
+            scratch.template compute<type_of<decltype(angular)>>(segments + centre * apart, vectors,
+                                                                 cotangents[k] + centre * scratch.setup.size(), outs[k]);
         });
   });
 }

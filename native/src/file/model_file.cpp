@@ -60,6 +60,26 @@ StoredModel::StoredModel(const char *path, int32_t wanted, double skin) : precis
     outer = file.doubles("repulsion.outer", {n, n});
     inner = file.doubles("repulsion.inner", {n, n});
   }
+  if (header.find("committee"))
+    read_committee(file, object_field(file, header, "committee"),
+                   flag_field(file, object_field(file, recipe, "features"), "blocks"));
+}
+
+void StoredModel::read_committee(const TensorFile &file, const Json &about, bool blocks) {
+  const int64_t n = int64_t(atomic_numbers.size());
+  n_members = whole_field(file, about, "members");
+  n_force_members = whole_field(file, about, "force_members");
+  member_features = whole_field(file, about, "n_features");
+  energy_scale = real_field(file, object_field(file, object_field(file, about, "calibrations"), "energies"), "scale");
+  if (n_members < 1 || n_force_members < 0 || n_force_members > n_members || member_features < 1 || !(energy_scale >= 0))
+    file.altered("committee");
+  const int64_t width = (blocks ? n : 1) * member_features;
+  const std::vector<double> read = file.doubles("committee", {n_members, width});
+  for (int64_t member = 0; member < n_members; ++member)
+    for (int64_t e = 0; e < n; ++e) {
+      const double *from = read.data() + member * width + (blocks ? e * member_features : 0);
+      members.insert(members.end(), from, from + member_features);
+    }
 }
 
 void StoredModel::read_maps(const TensorFile &file, const Json &features) {

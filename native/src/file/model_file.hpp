@@ -16,6 +16,10 @@ struct StoredModel {
 
   std::vector<int32_t> atomic_numbers; // of the elements, ascending
   std::vector<double> outer, inner;    // distances of close pairs, (elements, elements); empty: the file has none
+  int32_t n_members = 0, n_force_members = 0; // of the committee; 0: the file has none
+  int64_t member_features = 0;
+  double energy_scale = 0;
+  std::vector<double> members;         // (members, elements, features)
 
 private:
   StoredRepresentation stored;
@@ -28,6 +32,7 @@ private:
   std::vector<const double *> weights_of;
 
   void read_maps(const TensorFile &file, const Json &features);
+  void read_committee(const TensorFile &file, const Json &about, bool blocks);
 };
 
 } // namespace qml

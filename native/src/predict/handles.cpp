@@ -128,6 +128,23 @@ void set_repulsion(const char *name, qml_predictor &predictor, const int32_t *nu
   predictor.engine->set_repulsion(Repulsion(n, numbers, outer, inner));
 }
 
+// Members of a committee: more say nothing new.
+constexpr int32_t most_members = 1024;
+
+void set_committee(qml_predictor &predictor, int64_t n_members, int64_t n_force_members, int64_t n_features,
+                   const double *weights, double energy_scale) {
+  const char *name = "qml_predictor_set_committee";
+  if (n_members < 1 || n_members > most_members || n_force_members < 0 || n_force_members > n_members ||
+      n_force_members > most_force_members)
+    fail(QML_BAD_ARGUMENT, "%s: wanted 1 ... %d members, and no more nor more than %d of forces, got %lld and %lld.",
+         name, most_members, most_force_members, (long long)n_members, (long long)n_force_members);
+  if (!(energy_scale >= 0) || !std::isfinite(energy_scale))
+    fail(QML_BAD_ARGUMENT, "%s: the scale of energies must be finite and not negative, got %g.", name, energy_scale);
+  predictor.engine->set_committee(int(n_members), int(n_force_members), n_features, weights);
+  predictor.n_members = int32_t(n_members), predictor.n_force_members = int32_t(n_force_members);
+  predictor.energy_scale = energy_scale;
+}
+
 } // namespace
 
 std::shared_ptr<qml_predictor> require_alive(const char *function, const qml_predictor *handle) {
@@ -169,6 +186,9 @@ int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml
     made->atomic_numbers = stored.atomic_numbers;
     if (!stored.outer.empty())
       qml::set_repulsion(path, *made, stored.atomic_numbers.data(), stored.outer.data(), stored.inner.data());
+    if (stored.n_members > 0)
+      qml::set_committee(*made, stored.n_members, stored.n_force_members, stored.member_features,
+                         stored.members.data(), stored.energy_scale);
     *out = qml::registry().add(made);
   });
 }
@@ -181,6 +201,20 @@ int32_t qml_predictor_set_repulsion(qml_predictor *predictor, const int32_t *ato
     const std::lock_guard<std::mutex> lock(found->one_call);
     qml::set_repulsion(name, *found, atomic_numbers, outer, inner);
   });
+}
+
+int32_t qml_predictor_set_committee(qml_predictor *predictor, int64_t n_members, int64_t n_force_members,
+                                    int64_t n_features, const double *weights, double energy_scale) {
+  return qml::guarded([&] {
+    const std::shared_ptr<qml_predictor> found = qml::require_alive("qml_predictor_set_committee", predictor);
+    const std::lock_guard<std::mutex> lock(found->one_call);
+    qml::set_committee(*found, n_members, n_force_members, n_features, weights, energy_scale);
+  });
+}
+
+int32_t qml_predictor_n_members(const qml_predictor *predictor) {
+  const std::shared_ptr<qml_predictor> found = qml::registry().find(predictor);
+  return found ? found->n_members : 0;
 }
 
 void qml_predictor_destroy(qml_predictor *predictor) { qml::registry().remove(predictor); }

@@ -3,6 +3,8 @@
 
 #include "abi/checks.hpp"
 
+#include <cmath>
+
 namespace qml {
 
 template <class real>
@@ -36,6 +38,35 @@ template <class real> const real *ModelIn<real>::keep(const double *from, int64_
   if (!from || count == 0) return nullptr;
   arrays.emplace_back(from, from + count);
   return arrays.back().data();
+}
+
+template <class real>
+void ModelIn<real>::set_committee(int n_members, int n_force_members, int64_t n_features, const double *given) {
+  const char *name = "qml_predictor_set_committee";
+  Committee made;
+  made.n_members = n_members, made.n_force_members = n_force_members;
+  for (const qml_feature_map &map : maps)
+    if (n_features < 1 || n_features > qml::n_features(map) || n_features % (1 + map.paired) ||
+        (map.n_transforms && n_features / (1 + map.paired) % map.rank))
+      fail(QML_BAD_ARGUMENT, "%s: %lld are not the first features of a map of %lld.", name, (long long)n_features,
+           (long long)qml::n_features(map));
+  require_finite(name, "weights", given, require_count(name, "weights", {n_members, n_elements(), n_features}));
+  for (const qml_feature_map &map : maps) {
+    qml_feature_map few = map; // its arrays begin with those of the first features
+    few.n_frequencies = n_features / (1 + map.paired);
+    few.amplitude = map.amplitude * std::sqrt(double(map.n_frequencies) / double(few.n_frequencies));
+    made.maps.push_back(few);
+  }
+  made.n_features = n_features;
+  made.packed = std::vector<Buffer<real>>(size_t(n_elements()));
+  for (int e = 0; e < n_elements(); ++e)
+    kernels.pack(n_features, n_members, given + e * n_features, 1, n_elements() * n_features,
+                 made.packed[size_t(e)].room(kernels.packed_size(n_features, n_members)));
+  for (int64_t k = 0; k < int64_t(n_force_members) * n_elements(); ++k, given += n_features) {
+    made.arrays.emplace_back(given, given + n_features);
+    made.weights.push_back(made.arrays.back().data());
+  }
+  committee = std::move(made);
 }
 
 template struct ModelIn<float>;

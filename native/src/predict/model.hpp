@@ -27,6 +27,17 @@ template <class real> struct ModelIn {
   std::vector<qml_feature_map> maps;       // by element; their arrays are in `arrays`
   std::vector<const real *> weights;       // by element, in `arrays`
   Repulsion repulsion;                     // empty: none
+  // A committee: deviations from the weights, of maps with the first features of each.
+  struct Committee {
+    int n_members = 0, n_force_members = 0;
+    std::vector<qml_feature_map> maps;     // by element
+    std::vector<const real *> weights;     // by member that has forces, and element
+    std::vector<Buffer<real>> packed;      // by element: (features, members) packed for a product
+    int64_t n_features = 0;
+    std::vector<std::vector<real>> arrays;
+  } committee;
+  // weights (members, elements, n_features)
+  void set_committee(int n_members, int n_force_members, int64_t n_features, const double *given);
 
 private:
   std::vector<std::vector<real>> arrays;

@@ -30,13 +30,23 @@ template <class real> void EngineIn<real>::run(const PairList &pairs, const Want
     const int64_t last = std::min(first + most, pairs.n_centres), n_elements = model.n_elements();
     const int64_t first_pair = pairs.segments[first * n_elements], last_pair = pairs.segments[last * n_elements];
     Gradients<real> gradients = {first, first_pair, nullptr, nullptr, nullptr};
+    Deviations<real> deviations;
+    deviations.energies = wanted.member_energies;
+    const int n_more = wanted.member_forces ? model.committee.n_force_members : 0;
+    const int64_t apart = 3 * (last_pair - first_pair) + 1, own_apart = 3 * (last - first);
     if (wanted.forces || wanted.virial) {
-      gradients.by_pair = gradient_.room(3 * (last_pair - first_pair) + 1);
-      gradients.own_force = own_force_.room(3 * (last - first));
+      gradients.by_pair = gradient_.room((1 + n_more) * apart);
+      gradients.own_force = own_force_.room((1 + n_more) * own_apart);
+      for (int k = 1; k <= n_more; ++k)
+        deviations.gradients.push_back(
+            {first, first_pair, gradients.by_pair + k * apart, gradients.own_force + k * own_apart, nullptr});
     }
     if (wanted.virial) gradients.own_virial = own_virial_.room(9 * (last - first));
-    run_tiles(pairs, first, last, wanted.atom_energies, gradients, threads);
-    scatter(pairs, first, last, gradients, wanted);
+    run_tiles(pairs, first, last, wanted.atom_energies, gradients, deviations, threads);
+    scatter_virial(first, last, gradients, wanted);
+    if (wanted.forces) scatter(pairs, first, last, gradients, wanted.forces);
+    for (int k = 0; k < n_more; ++k)
+      scatter(pairs, first, last, deviations.gradients[size_t(k)], wanted.member_forces + k * 3 * pairs.n_all);
   }
 }
 
@@ -50,10 +60,10 @@ template <class real> int EngineIn<real>::useful_threads(const PairList &pairs, 
 
 template <class real>
 void EngineIn<real>::run_tiles(const PairList &pairs, int64_t first, int64_t last, double *atom_energies,
-                               const Gradients<real> &out, int threads) {
+                               const Gradients<real> &out, const Deviations<real> &deviations, int threads) {
   const int64_t count = last - first;
   if (count < own_tile_rows * threads)
-    return tiles[0]->compute(model, pairs, first, last, atom_energies, out, threads);
+    return tiles[0]->compute(model, pairs, first, last, atom_energies, out, deviations, threads);
   // as many for each thread
   const int64_t n_tiles = threads * ((count + rows_per_tile * threads - 1) / (rows_per_tile * threads));
   bool no_memory = false; // all that can go wrong
@@ -61,7 +71,7 @@ void EngineIn<real>::run_tiles(const PairList &pairs, int64_t first, int64_t las
   for (int64_t tile = 0; tile < n_tiles; ++tile) {
     try {
       tiles[size_t(thread_number())]->compute(model, pairs, first + count * tile / n_tiles,
-                                              first + count * (tile + 1) / n_tiles, atom_energies, out, 1);
+                                              first + count * (tile + 1) / n_tiles, atom_energies, out, deviations, 1);
     } catch (const std::bad_alloc &) {
 #pragma omp atomic write
       no_memory = true;
@@ -70,24 +80,28 @@ void EngineIn<real>::run_tiles(const PairList &pairs, int64_t first, int64_t las
   if (no_memory) throw std::bad_alloc();
 }
 
-// One thread, so that sums are always in the same order: little work beside the rest.
 template <class real>
-void EngineIn<real>::scatter(const PairList &pairs, int64_t first, int64_t last, const Gradients<real> &gradients,
-                             const Wanted &wanted) const {
-  const int n_elements = model.n_elements();
+void EngineIn<real>::scatter_virial(int64_t first, int64_t last, const Gradients<real> &gradients,
+                                    const Wanted &wanted) const {
   for (int64_t i = first; wanted.virial && i < last; ++i) {
     double *to = wanted.virial + 9 * (wanted.group ? int64_t(wanted.group[i]) : 0);
     for (int k = 0; k < 9; ++k) to[k] += gradients.own_virial[9 * (i - first) + k];
   }
-  if (!wanted.forces) return;
+}
+
+// One thread, so that sums are always in the same order: little work beside the rest.
+template <class real>
+void EngineIn<real>::scatter(const PairList &pairs, int64_t first, int64_t last, const Gradients<real> &gradients,
+                             double *forces) const {
+  const int n_elements = model.n_elements();
   const real *g = gradients.by_pair;
   const int32_t *neighbour = pairs.neighbour + gradients.first_pair;
   for (int64_t i = first; i < last; ++i) {
     const double *own = gradients.own_force + 3 * (i - first);
-    for (int axis = 0; axis < 3; ++axis) wanted.forces[3 * i + axis] += own[axis];
+    for (int axis = 0; axis < 3; ++axis) forces[3 * i + axis] += own[axis];
     const int64_t count = pairs.segments[(i + 1) * n_elements] - pairs.segments[i * n_elements];
     for (int64_t k = 0; k < count; ++k, g += 3) {
-      double *to = wanted.forces + 3 * int64_t(*neighbour++);
+      double *to = forces + 3 * int64_t(*neighbour++);
       to[0] -= double(g[0]), to[1] -= double(g[1]), to[2] -= double(g[2]);
     }
   }

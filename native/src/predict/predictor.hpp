@@ -16,6 +16,8 @@ struct Wanted {
   double *forces;            // (n_all, 3)
   double *virial;            // (groups, 3, 3), not symmetric yet
   const int32_t *group;      // (centres) null: all in one
+  double *member_energies;   // (members, centres) written, not added to
+  double *member_forces;     // (force members, n_all, 3)
 };
 
 class Engine {
@@ -23,6 +25,7 @@ public:
   virtual ~Engine() = default;
   virtual void run(const PairList &pairs, const Wanted &wanted, int threads) = 0;
   virtual void set_repulsion(const Repulsion &repulsion) = 0;
+  virtual void set_committee(int n_members, int n_force_members, int64_t n_features, const double *weights) = 0;
 };
 
 template <class real> class EngineIn final : public Engine {
@@ -31,6 +34,9 @@ public:
       : model(given, representation, kernels) {}
   void run(const PairList &pairs, const Wanted &wanted, int threads) override;
   void set_repulsion(const Repulsion &repulsion) override { model.repulsion = repulsion; }
+  void set_committee(int n_members, int n_force_members, int64_t n_features, const double *weights) override {
+    model.set_committee(n_members, n_force_members, n_features, weights);
+  }
 
 private:
   ModelIn<real> model;
@@ -40,9 +46,10 @@ private:
 
   int useful_threads(const PairList &pairs, int threads) const;
   void run_tiles(const PairList &pairs, int64_t first, int64_t last, double *atom_energies, const Gradients<real> &out,
-                 int threads);
+                 const Deviations<real> &deviations, int threads);
+  void scatter_virial(int64_t first, int64_t last, const Gradients<real> &gradients, const Wanted &wanted) const;
   void scatter(const PairList &pairs, int64_t first, int64_t last, const Gradients<real> &gradients,
-               const Wanted &wanted) const;
+               double *forces) const;
 };
 
 extern template class EngineIn<float>;
@@ -59,6 +66,8 @@ struct qml_predictor {
   std::vector<int32_t> atomic_numbers; // of the elements; empty where they are not known
   double skin;
   int32_t precision;
+  int32_t n_members = 0, n_force_members = 0; // of the committee
+  double energy_scale = 0;                    // eV for a deviation of one
   qml::NeighbourList list;
   qml::Buffer<double> atom_energies, forces;
   qml::EngineLists lists;

@@ -35,8 +35,19 @@ void require_structures(const Structures &s, int n_elements) {
   }
 }
 
+// Places for the deviations by the members of a committee, or null pointers.
+struct Members {
+  double *energies, *forces;
+};
+
+void require_committee(const char *name, const qml_predictor &predictor) {
+  if (predictor.n_members == 0)
+    fail(QML_UNSUPPORTED, "%s: this model has no committee, so its uncertainty is not known. Train it with --committee 8.",
+         name);
+}
+
 void predict(const qml_predictor *handle, const Structures &s, double *energies, double *atom_energies, double *forces,
-             double *virial, int32_t threads) {
+             double *virial, const Members &members, int32_t threads) {
   const char *name = "qml_predictor_predict";
   const std::shared_ptr<qml_predictor> predictor = require_alive(name, handle);
   const std::lock_guard<std::mutex> lock(predictor->one_call);
@@ -56,18 +67,25 @@ void predict(const qml_predictor *handle, const Structures &s, double *energies,
   if (!atom_energies) atom_energies = predictor->atom_energies.room(n_atoms);
   for (int64_t i = 0; i < n_atoms; ++i) atom_energies[i] = predictor->baseline[size_t(s.element[i])];
   // forces on copies are kept apart, to be given to their originals
-  double *all_forces = forces && list.n_all() > n_atoms ? predictor->forces.room(3 * list.n_all()) : forces;
-  if (forces) std::fill(all_forces, all_forces + 3 * list.n_all(), 0.0);
+  const int64_t n_all = 3 * list.n_all(), n_more = members.forces && forces ? predictor->n_force_members : 0;
+  const bool copies = list.n_all() > n_atoms;
+  double *room = copies ? predictor->forces.room((1 + n_more) * n_all) : nullptr;
+  double *all_forces = forces && copies ? room : forces, *all_members = n_more && copies ? room + n_all : members.forces;
+  if (!n_more) all_members = nullptr;
+  if (forces) std::fill(all_forces, all_forces + n_all, 0.0);
+  if (n_more) std::fill(all_members, all_members + n_more * n_all, 0.0);
   if (virial) std::fill(virial, virial + 9 * s.n_structures, 0.0);
-  predictor->engine->run({n_atoms, s.element, list.segments(), list.neighbour(), nullptr, list.places()},
-                         {atom_energies, all_forces, virial, list.structure()}, threads);
+  predictor->engine->run({n_atoms, s.element, list.segments(), list.neighbour(), nullptr, list.places(), list.n_all()},
+                         {atom_energies, all_forces, virial, list.structure(), members.energies, all_members}, threads);
 
-  if (all_forces != forces) {
-    std::copy(all_forces, all_forces + 3 * n_atoms, forces);
+  auto give_back = [&](const double *from, double *to) {
+    std::copy(from, from + 3 * n_atoms, to);
     for (int64_t c = 0; c < list.n_all() - n_atoms; ++c)
       for (int axis = 0; axis < 3; ++axis)
-        forces[3 * int64_t(list.original()[c]) + axis] += all_forces[3 * (n_atoms + c) + axis];
-  }
+        to[3 * int64_t(list.original()[c]) + axis] += from[3 * (n_atoms + c) + axis];
+  };
+  if (all_forces != forces) give_back(all_forces, forces);
+  for (int64_t k = 0; copies && k < n_more; ++k) give_back(all_members + k * n_all, members.forces + 3 * k * n_atoms);
   for (int64_t n = 0; n < s.n_structures; ++n) {
     energies[n] = 0;
     for (int64_t i = s.offsets[n]; i < s.offsets[n + 1]; ++i) energies[n] += atom_energies[i];
@@ -108,8 +126,8 @@ void predict_pairs(const qml_predictor *handle, int64_t n_centres, int64_t n_all
   for (int64_t i = 0; i < n_centres; ++i) atom_energies[i] = predictor->baseline[size_t(element[i])];
   if (forces) std::fill(forces, forces + 3 * n_all, 0.0);
   if (virial) std::fill(virial, virial + 9, 0.0);
-  predictor->engine->run({n_centres, element, segments, neighbour, vectors, nullptr},
-                         {atom_energies, forces, virial, nullptr}, threads);
+  predictor->engine->run({n_centres, element, segments, neighbour, vectors, nullptr, n_all},
+                         {atom_energies, forces, virial, nullptr, nullptr, nullptr}, threads);
   if (virial) make_symmetric(virial);
 }
 
@@ -147,7 +165,7 @@ void require_lists(const char *name, const qml_neighbour_lists &lists, int n_ele
 }
 
 void predict_lists(const qml_predictor *handle, const qml_neighbour_lists *given, double *atom_energies, double *forces,
-                   double *virial, double *atom_virials, int32_t threads) {
+                   double *virial, double *atom_virials, double *uncertainty, int32_t threads) {
   const char *name = "qml_predictor_predict_lists";
   const std::shared_ptr<qml_predictor> predictor = require_alive(name, handle);
   const std::lock_guard<std::mutex> lock(predictor->one_call);
@@ -166,12 +184,18 @@ void predict_lists(const qml_predictor *handle, const qml_neighbour_lists *given
   if (all) std::fill(all, all + 3 * (n + n_all), 0.0);
   if (virials) std::fill(virials, virials + 9 * n, 0.0);
   for (int64_t i = 0; i < n; ++i) atom_energies[i] = predictor->baseline[size_t(lists.element()[i])];
-  predictor->engine->run({n, lists.element(), lists.segments(), lists.neighbour(), lists.vectors(), nullptr},
-                         {atom_energies, all, virials, lists.own_group()}, threads);
+  double *member_energies = uncertainty ? predictor->atom_energies.room(predictor->n_members * n) : nullptr;
+  predictor->engine->run({n, lists.element(), lists.segments(), lists.neighbour(), lists.vectors(), nullptr, n + n_all},
+                         {atom_energies, all, virials, lists.own_group(), member_energies, nullptr}, threads);
   if (forces) {
     std::copy(all + 3 * n, all + 3 * (n + n_all), forces);
     for (int64_t i = 0; i < n; ++i)
       for (int axis = 0; axis < 3; ++axis) forces[3 * int64_t(given->centres[i]) + axis] += all[3 * i + axis];
+  }
+  for (int64_t i = 0; uncertainty && i < n; ++i) {
+    double sum = 0;
+    for (int32_t m = 0; m < predictor->n_members; ++m) sum += member_energies[m * n + i] * member_energies[m * n + i];
+    uncertainty[i] = predictor->energy_scale * std::sqrt(sum / predictor->n_members);
   }
   if (virial) std::fill(virial, virial + 9, 0.0);
   for (int64_t i = 0; virials && i < n; ++i) {
@@ -191,7 +215,20 @@ int32_t qml_predictor_predict(qml_predictor *predictor, int64_t n_structures, co
                               double *virial, int32_t threads) {
   return qml::guarded([&] {
     qml::predict(predictor, {n_structures, offsets, element, positions, cells, periodic}, energies, atom_energies,
-                 forces, virial, threads);
+                 forces, virial, {nullptr, nullptr}, threads);
+  });
+}
+
+int32_t qml_predictor_predict_members(qml_predictor *predictor, int64_t n_structures, const int64_t *offsets,
+                                      const int64_t *element, const double *positions, const double *cells,
+                                      const uint8_t *periodic, double *energies, double *atom_energies, double *forces,
+                                      double *virial, double *member_energies, double *member_forces, int32_t threads) {
+  return qml::guarded([&] {
+    const char *name = "qml_predictor_predict_members";
+    qml::require_committee(name, *qml::require_alive(name, predictor));
+    qml::require(name, "member_energies", member_energies, n_structures);
+    qml::predict(predictor, {n_structures, offsets, element, positions, cells, periodic}, energies, atom_energies,
+                 forces, virial, {member_energies, member_forces}, threads);
   });
 }
 
@@ -207,6 +244,17 @@ int32_t qml_predictor_predict_pairs(qml_predictor *predictor, int64_t n_centres,
 int32_t qml_predictor_predict_lists(qml_predictor *predictor, const qml_neighbour_lists *lists, double *atom_energies,
                                     double *forces, double *virial, double *atom_virials, int32_t threads) {
   return qml::guarded(
-      [&] { qml::predict_lists(predictor, lists, atom_energies, forces, virial, atom_virials, threads); });
+      [&] { qml::predict_lists(predictor, lists, atom_energies, forces, virial, atom_virials, nullptr, threads); });
+}
+
+int32_t qml_predictor_predict_lists_uncertain(qml_predictor *predictor, const qml_neighbour_lists *lists,
+                                              double *atom_energies, double *forces, double *virial,
+                                              double *atom_virials, double *uncertainty, int32_t threads) {
+  return qml::guarded([&] {
+    const char *name = "qml_predictor_predict_lists_uncertain";
+    qml::require_committee(name, *qml::require_alive(name, predictor));
+    qml::require(name, "uncertainty", uncertainty, 1);
+    qml::predict_lists(predictor, lists, atom_energies, forces, virial, atom_virials, uncertainty, threads);
+  });
 }
 }

@@ -9,29 +9,63 @@ namespace qml {
 
 template <class real>
 void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int64_t first, int64_t last,
-                         double *atom_energies, const Gradients<real> &out, int threads) {
+                         double *atom_energies, const Gradients<real> &out, const Deviations<real> &deviations,
+                         int threads) {
   const int n_elements = model.n_elements();
   const int64_t n_rows = last - first, size = model.shape.size;
-  const void *parameters = model.parameters.get();
   sort(model, pairs, first, last);
   measure(pairs, n_elements, first, last);
   close_.clear();
   if (!model.repulsion.empty()) hold_apart(model.repulsion, pairs, n_elements, first, last, atom_energies);
   const int64_t *centre = centre_.begin(), *segments = segments_.begin(), apart = n_elements + 1;
-  real *values = values_.room(n_rows * size), *projected = projected_.room(n_rows * model.rank);
-  real *slope = slope_.room(n_rows * model.rank);
+  const int n_more = int(deviations.gradients.size());
+  real *values = values_.room((1 + n_more) * n_rows * size), *projected = projected_.room(n_rows * model.rank);
+  slope_.room(n_rows * model.rank);
   const double *energy = energy_.room(n_rows);
-  model.environments.values(parameters, n_rows, segments, apart, vectors_.begin(), values, threads);
+  model.environments.values(model.parameters.get(), n_rows, segments, apart, vectors_.begin(), values, threads);
   multiply(model, model.project, size, model.rank, values, projected, threads);
-  contract(model, threads);
+  contract(model, model.maps, model.weights.data(), threads);
   for (int64_t row = 0; row < n_rows; ++row) atom_energies[centre[row]] += energy[row];
+  if (deviations.energies) deviate(model, pairs.n_centres, deviations.energies, threads);
   if (!out.by_pair) return;
 
-  real *gradient = out.by_pair + 3 * (pairs.segments[first * n_elements] - out.first_pair);
-  multiply(model, model.lift, model.rank, size, slope, values, threads);
-  model.environments.pullback(parameters, n_rows, segments, apart, vectors_.begin(), values, gradient, threads);
-  let_go(gradient);
-  sum_gradients(pairs, n_elements, first, last, gradient, out);
+  const real *cotangents[1 + most_force_members];
+  real *gradients[1 + most_force_members];
+  for (int k = 0; k <= n_more; ++k) {
+    const Gradients<real> &of = k == 0 ? out : deviations.gradients[size_t(k - 1)];
+    if (k > 0) contract(model, model.committee.maps, model.committee.weights.data() + (k - 1) * n_elements, threads);
+    lift(model, k, threads);
+    cotangents[k] = values + k * n_rows * size;
+    gradients[k] = of.by_pair + 3 * (pairs.segments[first * n_elements] - of.first_pair);
+  }
+  model.environments.pullback(model.parameters.get(), n_rows, segments, apart, vectors_.begin(), 1 + n_more, cotangents,
+                              gradients, threads);
+  for (int k = 0; k <= n_more; ++k) turn(gradients[k], k == 0);
+  let_go();
+  sum_gradients(pairs, n_elements, first, last, out);
+  for (const Gradients<real> &member : deviations.gradients) sum_gradients(pairs, n_elements, first, last, member);
+}
+
+// Cotangents number `number` of the representation from the slopes.
+template <class real> void Tile<real>::lift(const ModelIn<real> &model, int number, int threads) {
+  const int64_t n_rows = first_row_.begin()[model.n_elements()], size = model.shape.size;
+  multiply(model, model.lift, model.rank, size, slope_.begin(), values_.begin() + number * n_rows * size, threads);
+}
+
+// Energies of the members: their features are computed once, and contracted with all of them.
+template <class real>
+void Tile<real>::deviate(const ModelIn<real> &model, int64_t n_centres, double *energies, int threads) {
+  const auto &committee = model.committee;
+  const int64_t *first_row = first_row_.begin(), n_rows = first_row[model.n_elements()];
+  const int64_t n_features = committee.n_features, n_members = committee.n_members;
+  real *features = features_.room(n_rows * n_features), *out = of_members_.room(n_rows * n_members);
+  for (int e = 0; e < model.n_elements(); ++e)
+    model.kernels.features(committee.maps[size_t(e)], first_row[e + 1] - first_row[e],
+                           projected_.begin() + first_row[e] * model.rank, features + first_row[e] * n_features, threads);
+  multiply(model, committee.packed, n_features, n_members, features, out, threads);
+  for (int64_t row = 0; row < n_rows; ++row)
+    for (int64_t member = 0; member < n_members; ++member)
+      energies[member * n_centres + centre_.begin()[row]] = double(out[row * n_members + member]);
 }
 
 // Rows sorted by element; their segments point to the pairs as they are listed, those of the tile from 0 on.
@@ -92,17 +126,20 @@ void Tile<real>::hold_apart(const Repulsion &repulsion, const PairList &pairs, i
   }
 }
 
-// Puts the vectors of close pairs back, and turns gradients by what was seen into gradients by what is.
-template <class real> void Tile<real>::let_go(real *gradient) {
+// Puts the vectors of close pairs back.
+template <class real> void Tile<real>::let_go() {
+  for (const ClosePair &pair : close_)
+    for (int axis = 0; axis < 3; ++axis) vectors_.begin()[3 * pair.pair + axis] = real(pair.vector[axis]);
+}
+
+// Turns gradients by what is seen of close pairs into gradients by what is; `repelled`: with the repulsion.
+template <class real> void Tile<real>::turn(real *gradient, bool repelled) const {
   for (const ClosePair &pair : close_) {
-    real *v = vectors_.begin() + 3 * pair.pair, *g = gradient + 3 * pair.pair;
+    real *g = gradient + 3 * pair.pair;
     const double *x = pair.vector, r2 = x[0] * x[0] + x[1] * x[1] + x[2] * x[2];
     const double along = (double(g[0]) * x[0] + double(g[1]) * x[1] + double(g[2]) * x[2]) / r2;
-    const double radial = (pair.slope - pair.ratio) * along + pair.force / std::sqrt(r2);
-    for (int axis = 0; axis < 3; ++axis) {
-      g[axis] = real(pair.ratio * double(g[axis]) + radial * x[axis]);
-      v[axis] = real(x[axis]);
-    }
+    const double radial = (pair.slope - pair.ratio) * along + (repelled ? pair.force / std::sqrt(r2) : 0.0);
+    for (int axis = 0; axis < 3; ++axis) g[axis] = real(pair.ratio * double(g[axis]) + radial * x[axis]);
   }
 }
 
@@ -118,20 +155,21 @@ void Tile<real>::multiply(const ModelIn<real> &model, const std::vector<Buffer<r
   model.kernels.matrix_product(depth, columns, model.n_elements(), products, threads);
 }
 
-// Energies and slopes of the projected rows.
-template <class real> void Tile<real>::contract(const ModelIn<real> &model, int threads) {
+template <class real>
+void Tile<real>::contract(const ModelIn<real> &model, const std::vector<qml_feature_map> &maps,
+                          const real *const *weights, int threads) {
   const int64_t *first_row = first_row_.begin();
   for (int e = 0; e < model.n_elements(); ++e)
     model.kernels.products.energy_and_slope(
-        model.maps[size_t(e)], first_row[e + 1] - first_row[e], projected_.begin() + first_row[e] * model.rank,
-        model.weights[size_t(e)], energy_.begin() + first_row[e], slope_.begin() + first_row[e] * model.rank, threads);
+        maps[size_t(e)], first_row[e + 1] - first_row[e], projected_.begin() + first_row[e] * model.rank, weights[e],
+        energy_.begin() + first_row[e], slope_.begin() + first_row[e] * model.rank, threads);
 }
 
 // The gradients of each centre summed in double.
 template <class real>
-void Tile<real>::sum_gradients(const PairList &pairs, int n_elements, int64_t first, int64_t last, const real *gradient,
+void Tile<real>::sum_gradients(const PairList &pairs, int n_elements, int64_t first, int64_t last,
                                const Gradients<real> &out) const {
-  const real *g = gradient, *v = vectors_.begin();
+  const real *g = out.by_pair + 3 * (pairs.segments[first * n_elements] - out.first_pair), *v = vectors_.begin();
   for (int64_t i = first; i < last; ++i) {
     const int64_t count = pairs.segments[(i + 1) * n_elements] - pairs.segments[i * n_elements];
     double force[3] = {}, outer[9] = {};

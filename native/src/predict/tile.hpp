@@ -4,6 +4,8 @@
 #include "predict/buffer.hpp"
 #include "predict/model.hpp"
 
+#include <vector>
+
 namespace qml {
 
 // The neighbours of every centre: those of centre i and element e are segments[i * n_elements + e] <= pair < the next.
@@ -15,6 +17,7 @@ struct PairList {
   // One of the two: vectors of all pairs, or places of all atoms, centres first.
   const double *vectors;     // (pairs, 3)
   const double *places;      // (n_all, 3)
+  int64_t n_all;             // atoms that have forces
 };
 
 // Gradients of a run of centres and their pairs, as they are listed.
@@ -25,17 +28,27 @@ template <class real> struct Gradients {
   double *own_virial;   // (centres, 3, 3) the sum of vector times gradient; null: not wanted
 };
 
+// Members that have forces, at most.
+constexpr int most_force_members = 64;
+
+// Deviations by the members of a committee, of a run of centres and their pairs.
+template <class real> struct Deviations {
+  double *energies = nullptr;                // (members, centres) of all runs; null: not wanted
+  std::vector<Gradients<real>> gradients;    // of the first members; empty: not wanted
+};
+
 template <class real> class Tile {
 public:
   // Adds the energies of the centres first <= i < last, and writes their gradients.
   void compute(const ModelIn<real> &model, const PairList &pairs, int64_t first, int64_t last, double *atom_energies,
-               const Gradients<real> &out, int threads);
+               const Gradients<real> &out, const Deviations<real> &deviations, int threads);
 
 private:
   // Rows are the centres sorted by element.
   Buffer<int64_t> centre_, first_row_, segments_; // (rows), (elements + 1), (rows, elements + 1)
   Buffer<real> vectors_;                          // (pairs, 3), as they are listed
-  Buffer<real> values_;                           // (rows, size), then their cotangents
+  Buffer<real> values_;                           // (rows, size), then cotangents (1 + force members, rows, size)
+  Buffer<real> features_, of_members_;            // (rows, features of a committee), (rows, members)
   Buffer<real> projected_, slope_;                // (rows, rank)
   Buffer<double> energy_;                         // (rows)
   Buffer<Product<real>> products_;
@@ -43,13 +56,18 @@ private:
 
   void hold_apart(const Repulsion &repulsion, const PairList &pairs, int n_elements, int64_t first, int64_t last,
                   double *atom_energies);
-  void let_go(real *gradient);
+  void let_go();
+  void turn(real *gradient, bool repelled) const;
+  void lift(const ModelIn<real> &model, int number, int threads);
+  void deviate(const ModelIn<real> &model, int64_t n_centres, double *energies, int threads);
   void sort(const ModelIn<real> &model, const PairList &pairs, int64_t first, int64_t last);
   void measure(const PairList &pairs, int n_elements, int64_t first, int64_t last);
   void multiply(const ModelIn<real> &model, const std::vector<Buffer<real>> &matrices, int64_t depth, int64_t columns,
                 const real *a, real *c, int threads);
-  void contract(const ModelIn<real> &model, int threads);
-  void sum_gradients(const PairList &pairs, int n_elements, int64_t first, int64_t last, const real *gradient,
+  // Energies and slopes of the projected rows; weights by element.
+  void contract(const ModelIn<real> &model, const std::vector<qml_feature_map> &maps, const real *const *weights,
+                int threads);
+  void sum_gradients(const PairList &pairs, int n_elements, int64_t first, int64_t last,
                      const Gradients<real> &out) const;
 };
 

@@ -12,6 +12,8 @@ from ase.calculators.calculator import Calculator, PropertyNotImplementedError, 
 from ase.stress import full_3x3_to_voigt_6_stress
 
 from ..atoms.structures import structures_from_ase
+from ..errors import InputError
+from ..model.committee import NO_COMMITTEE
 from ..model.potential import Model, Potential
 from ..model.recipe import Precision
 
@@ -19,6 +21,8 @@ if TYPE_CHECKING:
     from ase import Atoms
 
 NAME = "qml-lightning"
+# Results of a calculator with uncertainties.
+UNCERTAINTIES = ("energy_uncertainty", "energies_uncertainty", "forces_uncertainty")
 
 
 class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
@@ -28,6 +32,9 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
 
     The neighbour list has a skin (Å) around the cutoff. It is used again until an atom has moved by half of the skin or
     the cell has changed; `lists_made` counts the lists. With a skin of 0 every step makes a new list.
+
+    With `uncertainty` the results also hold standard deviations: energy_uncertainty (eV), and of each atom
+    energies_uncertainty (eV) and, with forces, forces_uncertainty (eV/Å, of one component). That needs a committee.
     """
 
     implemented_properties: list[str] = ["energy", "free_energy", "energies", "forces", "stress"]  # noqa: RUF012 (as ASE declares it)
@@ -43,6 +50,7 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
         precision: Precision | None = None,
         kernels: str | None = None,
         skin: float = 0.5,
+        uncertainty: bool = False,
     ) -> None:
         potential = Potential.load(str(model)) if isinstance(model, str | Path) else model
         self.predictor = potential.on(device, precision, kernels, skin=skin)
@@ -51,6 +59,11 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
         if isinstance(model, str | Path):
             parameters["model"] = str(model)
         super().__init__(**parameters)  # type: ignore[no-untyped-call]
+        self.uncertainty = uncertainty
+        if uncertainty:
+            self.implemented_properties = [*self.implemented_properties, *UNCERTAINTIES]
+            if potential.committee is None:
+                raise InputError(NO_COMMITTEE)
 
     @property
     def potential(self) -> Model:
@@ -75,10 +88,9 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
                 "Stress is an energy per volume, but these atoms have no volume: they are not periodic, or their cell "
                 "is flat. Set atoms.cell and atoms.pbc."
             )
-        derivatives = "forces" in properties or "stress" in properties
-        prediction = self.predictor.predict(
-            structures, forces=derivatives, stress=derivatives and structures.has_volume
-        )
+        derivatives = not {"forces", "stress", "forces_uncertainty"}.isdisjoint(properties)
+        stress = derivatives and structures.has_volume
+        prediction = self.predictor.predict(structures, forces=derivatives, stress=stress, uncertainty=self.uncertainty)
         energy = prediction.energies.item()
         # there is no electronic entropy: the free energy is the energy
         results: dict[str, Any] = {
@@ -90,6 +102,11 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
             results["forces"] = prediction.forces.numpy()
         if prediction.stress is not None:
             results["stress"] = full_3x3_to_voigt_6_stress(prediction.stress[0].numpy())
+        if prediction.energy_uncertainty is not None and prediction.atom_energy_uncertainty is not None:
+            results["energy_uncertainty"] = prediction.energy_uncertainty.item()
+            results["energies_uncertainty"] = prediction.atom_energy_uncertainty.numpy()
+        if prediction.force_uncertainty is not None:
+            results["forces_uncertainty"] = prediction.force_uncertainty.numpy()
         self.results = results
 
 

@@ -15,6 +15,7 @@ from .screen import facts, progress, show, show_json, teaching, warnings_shown
 
 if TYPE_CHECKING:
     from ..dynamics.ensembles import MDSettings
+    from ..dynamics.run import RunResult
 
 HELP = teaching(
     """Run molecular dynamics of a structure.
@@ -27,6 +28,9 @@ a thermostat with the same random numbers. --resume with more --steps makes a ru
 
 nve: constant energy. langevin, bussi: constant temperature, with friction or by rescaling velocities. npt: bussi with a
 barostat (stochastic rescaling of the cell, isotropic).
+
+A model with a committee (train --committee 8) tells how uncertain its forces are: with --uncertainty-limit 0.3 a run
+stops where the force on an atom is uncertain by more, and names the atom.
 
 [bold]Examples[/bold]
 
@@ -72,6 +76,11 @@ def command(
     every: Annotated[int, Option(min=1, help="Steps between two frames.")] = 10,
     restart_every: Annotated[int, Option(min=1, help="Steps between two restart files.")] = 1000,
     resume: Annotated[bool, Option("--resume", help="Go on from the restart file, if there is one.")] = False,
+    uncertainty_limit: Annotated[
+        float | None,
+        Option(help="eV/Å: stop where the force on an atom is more uncertain (a model with a committee).", metavar="F"),
+    ] = None,
+    beyond: Annotated[str, Option(help="Beyond that limit: stop, or flag and go on.", metavar="stop|flag")] = "stop",
     overwrite: Overwrite = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -81,15 +90,17 @@ def command(
     machine.prepare()
     if machine.device != "cpu" or machine.kernels is not None:
         raise InputError("md runs on the CPU with the best kernels. Leave out --device and --kernels.")
+    from ..dynamics.known_ground import KnownGround
     from ..dynamics.run import Run, RunPlan, run_dynamics
 
+    ground = None if uncertainty_limit is None else KnownGround(uncertainty_limit, beyond)  # type: ignore[arg-type]
     plan = RunPlan(steps, output, every, restart_every, resume)
     plan.check()
     atoms = first_structure(structure)
     settings = dynamics.settings()
     settings.check(atoms)
     with progress(shown=not as_json) as tell, warnings_shown():
-        run = Run(model, atoms, settings, checked_precision(machine.precision))
+        run = Run(model, atoms, settings, checked_precision(machine.precision), ground)
         done = run_dynamics(run, plan, tell)
     if as_json:
         return show_json({"output": str(output), **asdict(done)})
@@ -99,9 +110,18 @@ def command(
         "speed": f"{done.steps_per_second:.3g} steps/s, {done.ns_per_day:.3g} ns/day",
         "mean temperature": f"{done.temperature:.1f} K",
         "drift": f"{1000 * done.drift:.3g} meV per atom and ps" if settings.ensemble == "nve" else "",
+        "uncertainty": _uncertainty(done, uncertainty_limit),
         "restart file": f"{plan.restart} (--resume --steps N goes on)",
     }
     show(facts(f"Molecular dynamics of {len(atoms)} atoms, {settings.ensemble}", told))
+
+
+def _uncertainty(done: RunResult, limit: float | None) -> str:
+    """Largest uncertainty of a force, and how often it was beyond the limit; empty if nobody looked."""
+    if done.largest_uncertainty is None:
+        return ""
+    beyond = f"; beyond {limit:g} eV/Å at {len(done.flagged)} looks, first at step {done.flagged[0]}"
+    return f"of forces at most {done.largest_uncertainty:.3g} eV/Å" + (beyond if done.flagged else "")
 
 
 def first_structure(path: Path) -> Any:

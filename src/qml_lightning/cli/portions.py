@@ -28,7 +28,9 @@ FEW = 4
 PORTION = 2000
 
 
-def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
+def predict_all(
+    predictor: Predictor, structures: Structures, *, forces: bool, stress: bool, uncertainty: bool = False
+) -> Prediction:
     """Prediction for all structures, with a progress bar."""
     from ..atoms.neighbours import check_distances, element_indices
     from ..atoms.structures import batches
@@ -38,10 +40,11 @@ def predict_all(predictor: Predictor, structures: Structures, *, forces: bool, s
     element_indices(structures.numbers, predictor.basis.elements)
     check_distances(structures)
     parts: list[Prediction] = []
+    wanted = {"forces": forces, "stress": stress, "uncertainty": uncertainty}
     with progress() as tell:
         tell("predicting", 0, len(structures))
         for index in batches(structures.counts, PORTION):
-            parts.append(predictor.predict(structures.select(index), forces=forces, stress=stress))
+            parts.append(predictor.predict(structures.select(index), **wanted))
             tell("predicting", int(index[-1]) + 1, len(structures))
     whole = Prediction.joined(parts)
     _refuse_not_finite(whole, structures)

@@ -20,11 +20,16 @@ The ending of the output names its format: .extxyz or .xyz (also with .xz, .gz, 
 Each frame gets its energy, the energy of each atom, the forces, and the stress if it has a cell. Labels in the input
 are ignored. ASE can read the output: ase.io.read("predicted.extxyz", ":").
 
+With --uncertainty, a frame also gets the standard deviation of its energy (energy_uncertainty), and each atom those of
+its energy (energies_uncertainty) and of a component of its force (forces_uncertainty). That needs a model with a
+committee: train --committee 8.
+
 [bold]Examples[/bold]
 
   qml-lightning predict ethanol.safetensors conformers.xyz -o predicted.extxyz
   qml-lightning predict model.safetensors "run.traj@-1" -o last.extxyz --overwrite
   qml-lightning predict model.safetensors crystal.extxyz -o predicted.traj
+  qml-lightning predict model.safetensors pool.extxyz -o predicted.extxyz --uncertainty
 """
 )
 
@@ -36,6 +41,9 @@ def command(
     output: Annotated[Path, Option("--output", "-o", help="File to write: .extxyz, .xyz, .traj, .db, .json or .npz.")],
     reading: DataOptions,
     machine: MachineOptions,
+    uncertainty: Annotated[
+        bool, Option("--uncertainty", help="Also write standard deviations (of a model with a committee).")
+    ] = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -46,7 +54,7 @@ def command(
     writers.check_ending(output)
     predictor = machine.predictor(model)
     structures = reading.load(data, labels="ignored").structures
-    prediction = predict_all(predictor, structures, forces=True, stress=structures.has_volume)
+    prediction = predict_all(predictor, structures, forces=True, stress=structures.has_volume, uncertainty=uncertainty)
 
     writers.write_predictions(
         output,
@@ -55,6 +63,11 @@ def command(
         forces=prediction.forces,
         stress=prediction.stress,
         atom_energies=prediction.atom_energies,
+        more={
+            "energy_uncertainty": prediction.energy_uncertainty,
+            "energies_uncertainty": prediction.atom_energy_uncertainty,
+            "forces_uncertainty": prediction.force_uncertainty,
+        },
         overwrite=overwrite,
     )
     if as_json:

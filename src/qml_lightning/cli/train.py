@@ -107,6 +107,12 @@ def command(
     repulsion: Annotated[
         bool, Option(help="Let atoms repel each other where they are closer than any in the data.")
     ] = True,
+    committee: Annotated[
+        int,
+        Option(
+            help="Members drawn from the posterior, for uncertainties of predictions: 8, say; 0 for none.", metavar="N"
+        ),
+    ] = 0,
     plan: Annotated[bool, Option("--plan", help="Only tell solver and cost of the fit, and the reason.")] = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
@@ -135,7 +141,7 @@ def command(
         on = device if ranks is None else ranks.device
         how: dict[str, Any] = {"basis": basis, "device": on, "kernels": machine.kernels, "ranks": ranks}
         # all that can fail without data, fails now
-        told = {"outliers": outliers, "repulsion": repulsion}
+        told = {"outliers": outliers, "repulsion": repulsion, "committee": committee}
         request = api.Request.of(wanted, **told, **learning, **limits, **keeping, **how)  # type: ignore[arg-type]
         kernels_for(device, request.start.dtype, machine.kernels)
         with resumable(request.keep.checkpoint):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Endings of files that predictions can be written to, besides .extxyz and .xyz with .xz, .gz or .bz2 after them.
 OTHERS = (".traj", ".db", ".json", ".npz")
+# Further numbers of predictions that belong to atoms; others belong to structures.
+PER_ATOM = ("energies_uncertainty", "forces_uncertainty")
 ENDINGS = (".extxyz", ".xyz", *(f".extxyz{packed}" for packed in OPENERS), *OTHERS)
 
 
@@ -46,14 +48,16 @@ def write_predictions(
     forces: Tensor | None = None,  # (atoms, 3) eV/Å
     stress: Tensor | None = None,  # (structures, 3, 3) eV/Å³, tension positive
     atom_energies: Tensor | None = None,  # (atoms,) eV
+    more: Mapping[str, Tensor | None] | None = None,  # further numbers by name: (structures,) or (atoms,)
     overwrite: bool = False,
 ) -> None:
     """Write structures with labels in the format of the ending (`check_ending`). `load` and ASE read them back."""
     ending = check_ending(path)
     labels = {"energies": energies, "forces": forces, "stress": stress, "atom_energies": atom_energies}
     if ending == ".extxyz":
-        write_extxyz(path, structures, **labels, overwrite=overwrite)
+        write_extxyz(path, structures, **labels, more=more, overwrite=overwrite)
         return
+    labels |= more or {}
     arrays = {name: values.detach().cpu().double().numpy() for name, values in labels.items() if values is not None}
     with atomic(path, overwrite=overwrite) as temporary:
         temporary.unlink()  # databases append to a file that is there
@@ -89,7 +93,7 @@ def _write_ase(path: Path, ending: str, structures: Structures, arrays: dict[str
         return
     with connect(path, type=ending.removeprefix("."), append=False, use_lock_file=False) as database:
         for atoms in _labelled_atoms(structures, arrays):
-            database.write(atoms)
+            database.write(atoms, data=dict(atoms.info))
 
 
 def _labelled_atoms(structures: Structures, arrays: dict[str, np.ndarray]) -> Iterator[Atoms]:
@@ -110,8 +114,10 @@ def _labelled_atoms(structures: Structures, arrays: dict[str, np.ndarray]) -> It
         )
         labels = {}
         for name, values in arrays.items():
-            value = values[own] if name in ("forces", "atom_energies") else values[s]
-            if not np.isnan(value).any():
+            value = values[own] if name in ("forces", "atom_energies", *PER_ATOM) else values[s]
+            if name not in names:  # such files keep no further arrays of atoms
+                atoms.info[name] = value if name in PER_ATOM else float(value)
+            elif not np.isnan(value).any():
                 labels[names[name]] = full_3x3_to_voigt_6_stress(value) if name == "stress" else value
         if "energy" in labels:
             labels["energy"] = float(labels["energy"])
@@ -127,6 +133,7 @@ def write_extxyz(
     forces: Tensor | None = None,  # (atoms, 3) eV/Å
     stress: Tensor | None = None,  # (structures, 3, 3) eV/Å³, tension positive
     atom_energies: Tensor | None = None,  # (atoms,) eV
+    more: Mapping[str, Tensor | None] | None = None,  # further numbers by name: (structures,), or (atoms,) of PER_ATOM
     overwrite: bool = False,
 ) -> None:
     """Write extended XYZ, which ASE reads back as energy, forces, stress and energies (of atoms).
@@ -147,6 +154,7 @@ def write_extxyz(
     frames = _frames(
         structures,
         *(None if x is None else x.detach().cpu().double().numpy() for x in (energies, forces, stress, atom_energies)),
+        more={name: x.detach().cpu().double().numpy() for name, x in (more or {}).items() if x is not None},
     )
     with atomic(path, overwrite=overwrite) as temporary, opener(temporary, "wt", encoding="utf-8") as file:
         file.writelines(frames)
@@ -158,6 +166,8 @@ def _frames(
     forces: np.ndarray | None,
     stress: np.ndarray | None,
     atom_energies: np.ndarray | None,
+    *,
+    more: Mapping[str, np.ndarray],
 ) -> Iterator[str]:
     from ase.data import chemical_symbols
 
@@ -169,7 +179,8 @@ def _frames(
         properties, columns, header = "species:S:1:pos:R:3", [positions[atoms]], []
         if cells[s].any():
             header.append(f'Lattice="{_numbers(cells[s])}"')
-        for name, values in (("forces", forces), ("energies", atom_energies)):
+        further = [(name, values) for name, values in more.items() if name in PER_ATOM]
+        for name, values in (("forces", forces), ("energies", atom_energies), *further):
             if values is not None and not np.isnan(values[atoms]).any():
                 block = values[atoms].reshape(len(positions[atoms]), -1)
                 properties += f":{name}:R:{block.shape[1]}"
@@ -177,6 +188,7 @@ def _frames(
         header.append(f"Properties={properties}")
         if energies is not None and not np.isnan(energies[s]):
             header.append(f"energy={float(energies[s])!r}")
+        header += [f"{name}={float(values[s])!r}" for name, values in more.items() if name not in PER_ATOM]
         if stress is not None and not np.isnan(stress[s]).any():
             header.append(f'stress="{_numbers(stress[s])}"')
         header.append(f'pbc="{" ".join("T" if p else "F" for p in periodic[s])}"')

@@ -16,6 +16,7 @@ from ..machine.progress import Progress, silent
 from ..machine.tensors import checksum_of
 from .ensembles import CellRescaling, MDSettings, first_velocities, integrator
 from .files import RunFiles, check_ending
+from .known_ground import KnownGround
 from .restart import RestartPoint, random_from, random_state, read_restart
 from .watch import Unphysical, Watch
 
@@ -63,15 +64,27 @@ class RunResult:
     ns_per_day: float
     drift: float  # eV per atom and ps: slope of the total energy, in NVE
     temperature: float  # K, mean over what was logged in this run
+    largest_uncertainty: float | None = None  # eV/Å, of a force, where it was looked at
+    flagged: tuple[int, ...] = ()  # steps at which it was beyond the limit
 
 
 class Run:
     """Atoms with a calculator and an integrator, at one step of their trajectory."""
 
-    def __init__(self, model: Path, atoms: Atoms, settings: MDSettings, precision: Precision | None = None) -> None:
+    def __init__(
+        self,
+        model: Path,
+        atoms: Atoms,
+        settings: MDSettings,
+        precision: Precision | None = None,
+        ground: KnownGround | None = None,
+    ) -> None:
         self.model, self.atoms, self.settings = model, atoms, settings
         self.calculator = QMLLightning(model, precision=precision)
         self._precision = precision
+        self.ground = ground
+        if ground is not None:
+            ground.check(self.calculator.predictor)
         self.step, self.rng = 0, np.random.default_rng(settings.seed)
         atoms.calc = self.calculator
 
@@ -129,6 +142,8 @@ def run_dynamics(run: Run, plan: RunPlan, tell: Progress = silent) -> RunResult:
             forces = _one_step(run, forces)
             if run.step % LOOK_EVERY == 0 or run.step == plan.steps:
                 watch.look(run.atoms, run.step)
+                if run.ground is not None:
+                    run.ground.look(run.calculator.predictor, run.atoms, run.step)
             if run.step % plan.every == 0:
                 note()
                 tell("dynamics", run.step, plan.steps, _rate(run, first, started))
@@ -164,4 +179,6 @@ def _result(run: Run, first: int, seconds: float, totals: list[tuple[float, floa
         times, energies, _ = np.array(totals).T
         drift = float(np.polyfit(times - times[0], energies - energies[0], 1)[0] / len(run.atoms))
     mean = float(np.mean([temperature for _, _, temperature in totals])) if totals else run.atoms.get_temperature()
-    return RunResult(run.step, seconds, rate, rate * run.settings.timestep * 86400e-6, drift, mean)
+    ground = run.ground
+    known = (None, ()) if ground is None else (ground.worst, tuple(ground.flagged))
+    return RunResult(run.step, seconds, rate, rate * run.settings.timestep * 86400e-6, drift, mean, *known)

@@ -205,6 +205,12 @@ class FeatureMap:
         )
 
 
+# Energies (structures,), those of atoms (atoms,), forces (atoms, 3) and virials (structures, 3, 3).
+Whole = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+# Deviations by the members of a committee: of atomic energies (members, atoms) and of forces (members, atoms, 3).
+Members = tuple[Tensor, Tensor | None]
+
+
 class WholePath(Protocol):
     """Prediction from atoms to energies and forces in one call, which a back-end may offer besides its kernels."""
 
@@ -221,7 +227,19 @@ class WholePath(Protocol):
         *,
         forces: bool,
         virial: bool,
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]: ...
+    ) -> Whole: ...
+
+    def predict_members(
+        self,
+        offsets: Tensor,
+        element: Tensor,
+        positions: Tensor,
+        cells: Tensor,
+        periodic: Tensor,
+        *,
+        forces: bool,
+        virial: bool,
+    ) -> tuple[Whole, Members]: ...
 
 
 @dataclass(frozen=True)
@@ -235,6 +253,8 @@ class PredictorModel:
     baseline: Tensor  # (elements,) energies of the lone atoms
     # atomic numbers, and distances (elements, elements) between which the repulsion of close pairs is switched on
     repulsion: tuple[Sequence[int], Tensor, Tensor] | None = None
+    # a committee: deviations of weights (members, elements, first features of a map), and members that have forces
+    committee: tuple[Tensor, int] | None = None
 
 
 class Kernels(Protocol):

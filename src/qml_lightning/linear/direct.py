@@ -39,25 +39,29 @@ class Term:
         return max(0.0, self.part.squared_length(weights) - 2.0 * float(weights @ moment) + target)
 
 
-def solve(terms: Sequence[Term], ridge: Ridge, *, groups: Sequence[Tensor] = ()) -> Solution:
+def solve(terms: Sequence[Term], ridge: Ridge, *, groups: Sequence[Tensor] = (), keep_factor: bool = False) -> Solution:
     """Weights w that minimise Σ weight² |Z w − y|² + ridge |w|². Gram matrices among the terms are used up.
 
     A given ridge is used as it is; where it is lost in rounding, a SolveError is raised. A chosen one is then made
     larger. Where the dual form suits the terms and `groups` of row numbers are given (the rows of one structure each,
-    say), a chosen ridge is also refined: see `_refined`.
+    say), a chosen ridge is also refined: see `_refined`. `keep_factor`: the solution holds the factor of its ridge.
     """
     matrix, right, weights_of = _system(terms, use_up=True)
     diagonal = matrix.diagonal().clone()
     first = used = first_factorised(matrix, diagonal, ridge.attempts)
     report = {}
-    if groups and ridge.least is not None and dual_rows([term.part for term in terms]) is not None:
+    dual = dual_rows([term.part for term in terms]) is not None
+    if groups and ridge.least is not None and dual:
         solution, errors = _refined(matrix, diagonal, right, groups, first, ridge.least)
         used, report["ridges"] = best_of(errors), compared(errors)
+        if keep_factor and used != [*errors][-1]:
+            factorised(matrix, diagonal, used)
     else:
         solution = substituted(matrix, right)
     if first != ridge.value:
         warnings.warn(f"The ridge {ridge.value:g} is lost in rounding; {used:g} was taken.", stacklevel=2)
-    return Solution(weights_of(solution), used, ridge.chosen, report)
+    kept = (matrix, solution if dual else None) if keep_factor else (None, None)
+    return Solution(weights_of(solution), used, ridge.chosen, report, *kept)
 
 
 def _refined(

@@ -17,3 +17,4 @@ class Solution:
     chosen: bool  # the ridge was chosen from data; False: it was given
     report: dict[str, Any] = field(default_factory=dict)  # for the provenance of a model
     factor: Tensor | None = None  # Cholesky factor in the upper triangle, where it is kept
+    dual: Tensor | None = None  # (rows,) with w = Zᵀ dual, where the factor is that of Z Zᵀ + ridge

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from ..machine.files import meant_by
 from ..machine.tensors import all_finite, open_tensors, write_tensors
 from .baseline import Baseline
 from .basis import Basis, tensors_of_map
+from .committee import Committee
 from .potential import Model, Potential
 from .projection import Projection
 from .provenance import Provenance
@@ -28,7 +30,7 @@ FORMAT = "qml-lightning"
 FORMAT_VERSION = 4
 WITHOUT_REPULSION = 3
 HEAVIEST = 118  # atomic number
-TRAINED_ON = "trained_on"  # name of a tensor
+TRAINED_ON, COMMITTEE = "trained_on", "committee"  # names of tensors
 # First part of the names of tensors that belong to the representation.
 REPRESENTATION = "representation."
 
@@ -67,7 +69,8 @@ def read_header(path: str | Path) -> dict[str, Any]:
 def header_of(potential: Potential) -> dict[str, Any]:
     """JSON header of a model with random features."""
     prediction = {"precision": potential.prediction_precision, "energy_noise": potential.energy_noise}
-    return {**common_header(potential, "features", potential.recipe.as_dict()), "prediction": prediction}
+    header = {**common_header(potential, "features", potential.recipe.as_dict()), "prediction": prediction}
+    return header if potential.committee is None else {**header, "committee": potential.committee.header()}
 
 
 def tensors_of(potential: Potential) -> dict[str, Tensor]:
@@ -78,6 +81,7 @@ def tensors_of(potential: Potential) -> dict[str, Tensor]:
         **basis_tensors(potential.basis),
         **trained_on_tensor(potential),
         **repulsion_tensors(potential),
+        **({} if potential.committee is None else {COMMITTEE: potential.committee.deviations}),
     }
 
 
@@ -91,7 +95,33 @@ def read_potential(header: Mapping[str, Any], file: Any) -> Potential:
         Provenance.from_dict(header["provenance"]),
         read_trained_on(file),
         read_repulsion(file, basis.elements, basis.recipe.representation.cutoff),
+        read_committee(header, file, basis),
     )
+
+
+def read_committee(header: Mapping[str, Any], file: Any, basis: Basis) -> Committee | None:
+    """Committee of a model; None in files without one. A KeyError if its numbers make no sense."""
+    if "committee" not in header:
+        return None
+    about = header["committee"]
+    members, n_features, forces = (about[name] for name in ("members", "n_features", "force_members"))
+    features = basis.recipe.features
+    step = (1 + features.paired) * (basis.recipe.rank if features.method == "sorf" else 1)
+    whole = all(type(number) is int for number in (members, n_features, forces))
+    if (
+        not whole
+        or not 0 <= forces <= members
+        or members < 1
+        or not 0 < n_features <= features.n_features
+        or n_features % step
+    ):
+        raise KeyError("committee with members and features of its maps")
+    shape = (members, replace(features, n_features=n_features).n_weights(len(basis.elements)))
+    committee = Committee.from_header(about, read_tensor(file, COMMITTEE, shape).double())
+    numbers = [number for one in committee.calibrations.values() for number in (one.scale, one.noise)]
+    if {*committee.calibrations} != {"energies", "forces"} or not all(0 <= number < 1e300 for number in numbers):
+        raise KeyError("committee with calibrations of energies and forces")
+    return committee
 
 
 def repulsion_tensors(model: Model) -> dict[str, Tensor]:

@@ -17,6 +17,7 @@ from ..machine.compute import Compute
 from ..machine.display import facts_html, one_line
 from .baseline import Baseline
 from .basis import Basis, ReadyBasis
+from .committee import Committee
 from .features import columns_of
 from .predictor import LocalModel, Prediction, Predictor
 from .projection import Projection
@@ -44,6 +45,7 @@ class Model(Protocol):
     provenance: Provenance
     trained_on: Tensor | None
     repulsion: Repulsion | None = None
+    committee: Committee | None = None
 
     def on(
         self,
@@ -60,13 +62,17 @@ class Model(Protocol):
         if not skin >= 0:
             raise InputError(f"The skin of a neighbour list is a length in Å and not negative, got {skin}.")
         basis = self._ready_basis(Compute(device, kernels), precision)
-        return Predictor(self, basis, skin, self._local(basis), self._whole_path(basis, skin))
+        return Predictor(self, basis, skin, self._local(basis), self._members(basis), self._whole_path(basis, skin))
 
     def _ready_basis(self, compute: Compute, precision: Precision | None) -> ReadyBasis:
         """Representation, axes and feature maps (if there are any) on a device."""
 
     def _local(self, basis: ReadyBasis) -> LocalModel:
         """Atomic energies in that basis."""
+
+    def _members(self, basis: ReadyBasis) -> list[LocalModel]:
+        """Deviations of atomic energies by each member of the committee."""
+        return []
 
     def _whole_path(self, basis: ReadyBasis, skin: float) -> WholePath | None:
         """Prediction in one call, for kernels that have it."""
@@ -81,10 +87,18 @@ class Model(Protocol):
         return self.on()
 
     def predict(
-        self, structures: Structures | Atoms | Sequence[Atoms], *, forces: bool = True, stress: bool | None = None
+        self,
+        structures: Structures | Atoms | Sequence[Atoms],
+        *,
+        forces: bool = True,
+        stress: bool | None = None,
+        uncertainty: bool = False,
     ) -> Prediction:
-        """Energies, and forces and stress if wanted (stress: by default if there is a periodic structure)."""
-        return self._ready.predict(structures, forces=forces, stress=stress)
+        """Energies, and forces and stress if wanted (stress: by default if there is a periodic structure).
+
+        `uncertainty`: standard deviations of energies, atomic energies and forces as well, from the committee.
+        """
+        return self._ready.predict(structures, forces=forces, stress=stress, uncertainty=uncertainty)
 
     def __repr__(self) -> str:
         facts = self.facts()
@@ -150,6 +164,7 @@ class Potential(Model):
     provenance: Provenance = field(default_factory=Provenance)
     trained_on: Tensor | None = None  # (structures,) int64, `geometry_fingerprints` of the training structures
     repulsion: Repulsion | None = None  # of pairs closer than any in the training data
+    committee: Committee | None = None  # weights that tell how uncertain a prediction is
 
     @property
     def elements(self) -> tuple[int, ...]:  # type: ignore[override]  # frozen: nobody sets it
@@ -207,6 +222,24 @@ class Potential(Model):
         weights = basis.like(self.weights)
         return lambda e, rho: basis.kernels.energy_and_slope(basis.maps[e], rho, weights[basis.columns(e)])
 
+    def _members(self, basis: ReadyBasis) -> list[LocalModel]:
+        if self.committee is None:
+            return []
+        few = basis.part(0, self.committee.n_features)
+
+        def member(weights: Tensor) -> LocalModel:
+            return lambda e, rho: few.kernels.energy_and_slope(few.maps[e], rho, weights[few.columns(e)])
+
+        return [member(weights) for weights in basis.like(self.committee.deviations)]
+
+    def _member_weights(self) -> tuple[Tensor, int] | None:
+        """Deviations of the committee for each element, (members, elements, features), and members that have forces."""
+        if (committee := self.committee) is None:
+            return None
+        of_all = committee.deviations.view(len(committee), -1, committee.n_features)
+        of_all = of_all.expand(-1, len(self.elements), -1).contiguous()
+        return of_all, committee.force_members
+
     def _whole_path(self, basis: ReadyBasis, skin: float) -> WholePath | None:
         if basis.kernels.predictor is None:
             return None
@@ -217,5 +250,6 @@ class Potential(Model):
             [self.weights[basis.columns(e)] for e in range(len(basis.elements))],
             self.baseline.energies,
             None if self.repulsion is None else (self.elements, self.repulsion.outer, self.repulsion.inner),
+            self._member_weights(),
         )
         return basis.kernels.predictor(model, basis.projections.dtype, skin)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -13,9 +13,11 @@ from torch import Tensor
 from ..atoms.cells import check_cells
 from ..atoms.neighbours import Pairs, SkinnedPairs, element_indices, pairs_within
 from ..atoms.structures import Structures, batches, structures_from_ase
+from ..errors import InputError
 from ..kernels import WholePath
 from ..machine.display import facts_html, one_line
 from .basis import ReadyBasis
+from .committee import NO_COMMITTEE
 from .projection import atoms_of_elements, lift, project
 
 if TYPE_CHECKING:
@@ -39,6 +41,10 @@ class Prediction:
     atom_energies: Tensor  # (atoms,)
     forces: Tensor | None = None  # (atoms, 3)
     stress: Tensor | None = None  # (structures, 3, 3), tension positive; NaN for a structure without a cell
+    # standard deviations, if they are wanted
+    energy_uncertainty: Tensor | None = None  # (structures,)
+    atom_energy_uncertainty: Tensor | None = None  # (atoms,) of the learnt part
+    force_uncertainty: Tensor | None = None  # (atoms,) of each component
 
     def __repr__(self) -> str:
         return one_line("Prediction", list(self._facts().values()))
@@ -72,12 +78,19 @@ class Predictor:
     """
 
     def __init__(
-        self, potential: Model, basis: ReadyBasis, skin: float, local: LocalModel, whole_path: WholePath | None = None
+        self,
+        potential: Model,
+        basis: ReadyBasis,
+        skin: float,
+        local: LocalModel,
+        members: Sequence[LocalModel] = (),
+        whole_path: WholePath | None = None,
     ) -> None:
         self.potential = potential
         self.basis = basis
         self.skin = skin
         self._local = local
+        self._members = members
         self._pairs: SkinnedPairs | None = None
         self._lists_made = 0
         self._whole_path = whole_path
@@ -99,9 +112,19 @@ class Predictor:
         return self._lists_made if self._whole_path is None else self._whole_path.lists_made
 
     def predict(
-        self, structures: Structures | Atoms | Sequence[Atoms], *, forces: bool = True, stress: bool | None = None
+        self,
+        structures: Structures | Atoms | Sequence[Atoms],
+        *,
+        forces: bool = True,
+        stress: bool | None = None,
+        uncertainty: bool = False,
     ) -> Prediction:
-        """Energies, and forces and stress if wanted, a bounded number of atoms at a time."""
+        """Energies, and forces and stress if wanted, a bounded number of atoms at a time.
+
+        `uncertainty`: their standard deviations as well, but that of the stress.
+        """
+        if uncertainty and self.potential.committee is None:
+            raise InputError(NO_COMMITTEE)
         if not isinstance(structures, Structures):
             structures = structures_from_ase(structures)
         if stress is None:
@@ -109,15 +132,16 @@ class Predictor:
         if self._process != os.getpid():
             self._begin_anew()
         if self._whole_path is not None:
-            return self._predict_at_once(self._whole_path, structures, forces=forces, stress=stress)
+            return self._predict_at_once(self._whole_path, structures, (forces, stress, uncertainty))
+        wanted = {"forces": forces, "stress": stress, "uncertainty": uncertainty}
         if self.skin > 0:
-            return self.predict_pairs(structures, self._kept_pairs(structures), forces=forces, stress=stress)
+            return self.predict_pairs(structures, self._kept_pairs(structures), **wanted)
         parts = []
         for index in batches(structures.counts, ATOMS_AT_ONCE):
             part = structures if len(index) == len(structures) else structures.select(index)
             pairs = pairs_within(part, self.cutoff, self.basis.elements)
             self._lists_made += 1
-            parts.append(self.predict_pairs(part, pairs, forces=forces, stress=stress))
+            parts.append(self.predict_pairs(part, pairs, **wanted))
         return Prediction.joined(parts)
 
     def environments(self, structures: Structures | Atoms | Sequence[Atoms]) -> Tensor:
@@ -167,21 +191,44 @@ class Predictor:
         self._whole_path, self._pairs = self.potential._whole_path(self.basis, self.skin), None
         self._process = os.getpid()
 
-    def _predict_at_once(self, path: WholePath, structures: Structures, *, forces: bool, stress: bool) -> Prediction:
+    def _predict_at_once(self, path: WholePath, structures: Structures, wanted: tuple[bool, bool, bool]) -> Prediction:
+        forces, stress, uncertainty = wanted
         if self._checked_cells is None or not torch.equal(self._checked_cells, structures.cells):
             check_cells(structures, self.cutoff)
             self._checked_cells = structures.cells
-        energies, atom_energies, force, virial = path.predict(
+        given = (
             structures.offsets.contiguous(),
             element_indices(structures.numbers, self.basis.elements),
             structures.positions.contiguous(),
             structures.cells.contiguous(),
             structures.periodic.contiguous(),
-            forces=forces,
-            virial=stress,
         )
+        if uncertainty:
+            whole, members = path.predict_members(*given, forces=forces, virial=stress)
+        else:
+            whole, members = path.predict(*given, forces=forces, virial=stress), None
+        energies, atom_energies, force, virial = whole
         per_volume = None if virial is None else virial / structures.volumes[:, None, None]
-        return Prediction(energies, atom_energies, force, per_volume)
+        made = Prediction(energies, atom_energies, force, per_volume)
+        return made if members is None else self._uncertain(made, structures, *members)
+
+    def _uncertain(
+        self, made: Prediction, structures: Structures, energies: Tensor, forces: Tensor | None
+    ) -> Prediction:
+        """The prediction with standard deviations.
+
+        `energies` (members, atoms) and `forces` (members, atoms, 3) are deviations by members of the committee.
+        """
+        committee = self.potential.committee
+        assert committee is not None
+        total = torch.zeros(len(energies), len(structures), dtype=torch.float64)
+        total.index_add_(1, structures.structure_of_atom, energies)
+        return replace(
+            made,
+            energy_uncertainty=committee.of_energies(total, structures.counts),
+            atom_energy_uncertainty=committee.of_atom_energies(energies),
+            force_uncertainty=None if forces is None else committee.of_forces(forces),
+        )
 
     def _kept_pairs(self, structures: Structures) -> Pairs:
         if self._pairs is None or not self._pairs.serve(structures):
@@ -189,32 +236,42 @@ class Predictor:
             self._lists_made += 1
         return self._pairs.now(structures)
 
-    def predict_pairs(self, structures: Structures, pairs: Pairs, *, forces: bool, stress: bool) -> Prediction:
+    def predict_pairs(
+        self, structures: Structures, pairs: Pairs, *, forces: bool, stress: bool, uncertainty: bool = False
+    ) -> Prediction:
         """Prediction from pairs that are known already: molecular dynamics uses them again."""
         element, seen, close = element_indices(structures.numbers, self.basis.elements), pairs.vector, None
         if (repulsion := self.potential.repulsion) is not None:
             close = repulsion.close(element[pairs.centre], element[pairs.neighbour], pairs.vector)
             seen = seen if close is None else close.held_apart(seen)
-        energy, gradient = self._learnt(element, pairs.segments, seen, gradient=forces or stress)
+        committee = self.potential.committee if uncertainty else None
+        n_forces = 0 if committee is None or not forces else committee.force_members
+        locals_ = [self._local, *(self._members if uncertainty else ())]
+        n_gradients = 1 + n_forces if forces or stress else 0
+        (energy, *of_members), gradients = self._learnt(element, pairs.segments, seen, locals_, n_gradients)
         atom_energies = energy + self.potential.baseline.per_atom(structures)
         if close is not None:
             atom_energies.index_add_(0, pairs.centre[close.which], close.energy)
         energies = torch.zeros(len(structures), dtype=torch.float64)
         energies.index_add_(0, structures.structure_of_atom, atom_energies)
-        if gradient is None:
-            return Prediction(energies, atom_energies)
-        gradient = gradient if close is None else close.gradient(gradient)
-        return Prediction(
-            energies,
-            atom_energies,
-            forces_from(structures, pairs, gradient) if forces else None,
-            stress_from(structures, pairs, gradient) if stress else None,
-        )
+        made = Prediction(energies, atom_energies)
+        if gradients:
+            gradient = gradients[0] if close is None else close.gradient(gradients[0])
+            made = replace(
+                made,
+                forces=forces_from(structures, pairs, gradient) if forces else None,
+                stress=stress_from(structures, pairs, gradient) if stress else None,
+            )
+        if committee is None:
+            return made
+        more = gradients[1:] if close is None else [close.seen_gradient(gradient) for gradient in gradients[1:]]
+        of_forces = torch.stack([forces_from(structures, pairs, gradient) for gradient in more]) if forces else None
+        return self._uncertain(made, structures, torch.stack(of_members), of_forces)
 
     def _learnt(
-        self, element: Tensor, segments: Tensor, vectors: Tensor, *, gradient: bool
-    ) -> tuple[Tensor, Tensor | None]:
-        """Learnt energies of atoms and their gradient by the pair vectors, float64 on the CPU.
+        self, element: Tensor, segments: Tensor, vectors: Tensor, models: Sequence[LocalModel], n_gradients: int
+    ) -> tuple[list[Tensor], list[Tensor]]:
+        """Energies of atoms by each model, and gradients by the pair vectors of the first ones, float64 on the CPU.
 
         Everything goes to the device at the beginning and comes back at the end.
         """
@@ -222,14 +279,19 @@ class Predictor:
         atoms = atoms_of_elements(element, len(basis.elements), basis.device)
         pairs = self._sent(segments, vectors)
         rho = self._projected(atoms, *pairs)
-        energy = torch.zeros(len(element), dtype=torch.float64, device=basis.device)
-        slope = torch.zeros_like(rho)
-        for e, at in enumerate(atoms):
-            energy[at], slope[at] = self._local(e, rho[at].contiguous())
-        if not gradient:
-            return energy.cpu(), None
-        found = basis.kernels.environments_pullback(basis.arguments, *pairs, lift(basis.projections, slope, atoms))
-        return energy.cpu(), found.double().cpu()
+        inside = [rho[at].contiguous() for at in atoms]
+        energies, gradients = [], []
+        for k, local in enumerate(models):
+            energy = torch.zeros(len(element), dtype=torch.float64, device=basis.device)
+            slope = torch.zeros_like(rho)
+            for e, at in enumerate(atoms):
+                energy[at], slope[at] = local(e, inside[e])
+            energies.append(energy.cpu())
+            if k < n_gradients:
+                lifted = lift(basis.projections, slope, atoms)
+                found = basis.kernels.environments_pullback(basis.arguments, *pairs, lifted)
+                gradients.append(found.double().cpu())
+        return energies, gradients
 
 
 def _made_ready(potential: Model, device: str, precision: Precision, kernels: str, skin: float) -> Predictor:

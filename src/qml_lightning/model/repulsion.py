@@ -53,11 +53,17 @@ class ClosePairs:
 
     def gradient(self, by_seen: Tensor) -> Tensor:
         """Gradient by all vectors as they are, from the gradient of the learnt part by those that it saw."""
+        out = self.seen_gradient(by_seen)
+        out[self.which] += (self.force / self.length)[:, None] * self.vector
+        return out
+
+    def seen_gradient(self, by_seen: Tensor) -> Tensor:
+        """The gradient of the learnt part alone by all vectors as they are."""
         out = by_seen.clone()
         unit, given = self.vector / self.length[:, None], by_seen[self.which]
         ratio = self.seen / self.length
         along = (given * unit).sum(1)
-        out[self.which] = ratio[:, None] * given + ((self.slope - ratio) * along + self.force)[:, None] * unit
+        out[self.which] = ratio[:, None] * given + ((self.slope - ratio) * along)[:, None] * unit
         return out
 
 

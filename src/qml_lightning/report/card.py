@@ -50,6 +50,7 @@ def model_card(header: dict[str, Any], explained: dict[str, float] | None = None
         f"{recipe.get('precision', 'float64')}, {provenance.get('threads', '?')} threads "
         f"on {provenance.get('device', '?')}",
         "predictions": _predictions(header.get("prediction")),
+        "committee": _committee(header.get("committee")),
         "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
         "checksum": str(header.get("checksum", "")),
         "citation": str(data.get("citation", "")),
@@ -67,6 +68,15 @@ def _method(recipe: dict[str, Any], ridges: list[dict[str, float]]) -> dict[str,
     words = FeatureSettings(**recipe["features"]).describe()
     compared = f", the best of {len(ridges)} on held-out structures" if len(ridges) > 1 else ""
     return {"features": words, "ridge": f"{recipe['ridge']:g}{compared}"}
+
+
+def _committee(about: dict[str, Any] | None) -> str:
+    """Members of a committee, and the least uncertainties that they tell."""
+    if about is None:
+        return ""
+    noise = {kind: 1000 * one["noise"] for kind, one in about["calibrations"].items()}
+    least = f"{noise['energies']:.2g} meV per √atom and {noise['forces']:.2g} meV/Å"
+    return f"{about['members']} members for uncertainties; those of energies and forces are at least {least}"
 
 
 def _predictions(prediction: dict[str, Any] | None) -> str:

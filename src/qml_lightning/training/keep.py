@@ -1,4 +1,4 @@
-"""Files that a fit keeps besides the model: its equations, and checkpoints while it runs."""
+"""Things that a fit keeps besides the weights: equations and checkpoints in files, and a committee in the model."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ SECONDS = 180.0
 
 @dataclass(frozen=True)
 class Keep:
-    """Files to write during a fit, and to resume from."""
+    """Files to write during a fit and to resume from, and the size of a committee."""
 
     equations: Path | None = None  # for `update` and `merge`
     checkpoint: Path | None = None
     seconds: float = SECONDS
     resume: bool = False
     overwrite: bool = False  # replace an equations file that exists
+    committee: int = 0  # members drawn from the posterior that the model keeps
 
     def checked(self, compute: Compute) -> Keep:
         """These files with the paths of this rank; an InputError if one cannot be written or must not be replaced.

@@ -37,6 +37,7 @@ EXCLUDES: dict[tuple[SolverName, str], str] = {
     ("iterative", "several ranks"): "it runs in one process",
     ("iterative", "compensated accumulation"): "it needs float64 throughout",
     ("disk", "kept equations"): "the factor overwrites the matrix",
+    ("disk", "a committee"): "its members are drawn with the factor in memory",
     ("disk", "several ranks"): "the matrix belongs to one process",
     ("disk", "compensated accumulation"): "the matrix is summed in float64",
 }
@@ -78,6 +79,7 @@ def wanted_of(recipe: Recipe, compute: Compute, keep: Keep) -> dict[str, bool]:
     """Wishes that a solver may have to refuse, as `EXCLUDES` names them."""
     return {
         "kept equations": keep.equations is not None,
+        "a committee": keep.committee > 0,
         "several ranks": compute.ranks is not None,
         "compensated accumulation": recipe.solver.accumulation == "compensated",
     }

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...errors import InputError, ModelError, QMLError, ResourceError
 
-ABI_VERSION = 4
+ABI_VERSION = 5
 DENSITY_PADDING = 16  # QML_DENSITY_PADDING of the C header
 _LIBRARY = "libqml_lightning.so"
 _ERRORS: dict[int, type[QMLError]] = {1: InputError, 2: InputError, 3: ResourceError, 5: ModelError}
@@ -49,9 +49,13 @@ OTHERS = {
     "predictor_create": "struct* struct*",
     "predictor_load": "char* int32 double struct*",
     "predictor_set_repulsion": "struct* int32* double* double*",
+    "predictor_set_committee": "struct* int64 int64 int64 double* double",
     "predictor_predict": "struct* int64 int64* int64* double* double* uint8* double* double* double* double* int32",
+    "predictor_predict_members": "struct* int64 int64* int64* double* double* uint8* "
+    "double* double* double* double* double* double* int32",
     "predictor_predict_pairs": "struct* int64 int64 int64* int64* int32* double* double* double* double* int32",
     "predictor_predict_lists": "struct* struct* double* double* double* double* int32",
+    "predictor_predict_lists_uncertain": "struct* struct* double* double* double* double* double* int32",
 }
 # Questions about a predictor: what the answer is.
 ANSWERS = {
@@ -59,6 +63,7 @@ ANSWERS = {
     "predictor_n_elements": c_int32,
     "predictor_cutoff": c_double,
     "predictor_precision": c_int32,
+    "predictor_n_members": c_int32,
 }
 _NUMBERS = {"int64": c_int64, "int32": c_int32, "double": c_double, "char*": c_char_p}
 _TENSORS = {"int64*": torch.int64, "int32*": torch.int32, "double*": torch.float64, "uint8*": torch.bool}

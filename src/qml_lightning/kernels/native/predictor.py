@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ..contract import PredictorModel
+from ..contract import Members, PredictorModel, Whole
 from .functions import map_struct, representation_struct
 from .library import OTHERS, FeatureMapStruct, ModelStruct, address, addresses, check, library, shaped
 
@@ -50,6 +50,15 @@ class NativePredictor:
                 shaped(name, distances, n, n)
             given = (c_int32 * n)(*numbers), address(outer, _DOUBLE), address(inner, _DOUBLE)
             check(library().qml_predictor_set_repulsion(self._handle, *given))
+        if model.committee is not None:
+            self._set_committee(*model.committee)
+
+    def _set_committee(self, weights: Tensor, n_forces: int) -> None:
+        members, _, n_features = weights.shape
+        shaped("committee", weights, members, self._n_elements, n_features)
+        given = members, n_forces, n_features, address(weights, _DOUBLE), 1.0
+        check(library().qml_predictor_set_committee(self._handle, *given))
+        self._members = members, n_forces
 
     @classmethod
     def load(cls, path: str | Path, dtype: torch.dtype | None = None, skin: float = 0.0) -> NativePredictor:
@@ -96,11 +105,33 @@ class NativePredictor:
     def predict(
         self, offsets: Tensor, element: Tensor, positions: Tensor, cells: Tensor, periodic: Tensor, *,
         forces: bool, virial: bool,
-    ) -> tuple[Tensor, Tensor, Tensor | None, Tensor | None]:  # fmt: skip
+    ) -> Whole:  # fmt: skip
         """Energies (structures,), those of atoms (atoms,), forces (atoms, 3) and virials (structures, 3, 3).
 
         A virial is the derivative of the energy by strain, symmetric.
         """
+        given = offsets, element, positions, cells, periodic
+        out = self._room(*given, forces, virial)
+        self._run("predictor_predict", len(cells), *given, *out)
+        return out
+
+    def predict_members(
+        self, offsets: Tensor, element: Tensor, positions: Tensor, cells: Tensor, periodic: Tensor, *,
+        forces: bool, virial: bool,
+    ) -> tuple[Whole, Members]:  # fmt: skip
+        """The prediction, and deviations of atomic energies and of forces by the members of the committee."""
+        given = offsets, element, positions, cells, periodic
+        out, (n, n_forces) = self._room(*given, forces, virial), self._members
+        energies = torch.empty(n, len(element), dtype=_DOUBLE)
+        of_forces = torch.empty(n_forces, len(element), 3, dtype=_DOUBLE) if forces else None
+        self._run("predictor_predict_members", len(cells), *given, *out, energies, of_forces)
+        return out, (energies, of_forces)
+
+    @staticmethod
+    def _room(
+        offsets: Tensor, element: Tensor, positions: Tensor, cells: Tensor, periodic: Tensor, forces: bool, virial: bool
+    ) -> Whole:
+        """Memory for a prediction of these structures, whose shapes are checked."""
         n, n_atoms = len(cells), len(element)
         shaped("offsets", offsets, n + 1)
         shaped("positions", positions, n_atoms, 3)
@@ -111,8 +142,6 @@ class NativePredictor:
         energies, atom_energies = torch.empty(n, dtype=_DOUBLE), torch.empty(n_atoms, dtype=_DOUBLE)
         force = torch.empty(n_atoms, 3, dtype=_DOUBLE) if forces else None
         strain = torch.empty(n, 3, 3, dtype=_DOUBLE) if virial else None
-        given = (offsets, element, positions, cells, periodic, energies, atom_energies, force, strain)
-        self._run("predictor_predict", n, *given)
         return energies, atom_energies, force, strain
 
     def predict_pairs(

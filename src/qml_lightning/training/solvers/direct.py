@@ -33,6 +33,7 @@ from ..keep import Keep
 from ..problem import Learn, Problem
 from ..rows import Pass
 from ..shared_gather import gather_by_ranks
+from ..uncertainty import committee_of_direct
 from .task import Fitted, Task
 
 
@@ -45,12 +46,26 @@ def solve(task: Task) -> Fitted:
         # rows of several ranks are in another order, and a ridge that was given is not refined
         refine = task.ridge.chosen and task.compute.ranks is None
         groups = left_out_groups(task.problem, task.recipe.seed) if refine else ()
-        return solve_equations(equations, task.recipe, task.ridge, groups=groups, report=report)
+        n = task.keep.committee
+        options: dict[str, Any] = {"groups": groups, "report": report, "keep_factor": n > 0}
+        fitted = solve_equations(equations, task.recipe, task.ridge, **options)
+        return fitted if n == 0 else _with_committee(fitted, task, equations)
 
     task.tell("solving", 0, 1)
     fitted = task.compute.on_first(finish)
     task.tell("solving", 1, 1)
     return fitted
+
+
+def _with_committee(fitted: Fitted, task: Task, equations: Equations) -> Fitted:
+    """The solution with its committee, and without the factor."""
+    solution = fitted.solution
+    recipe = replace(task.recipe, ridge=solution.ridge)
+    problem = replace(task.problem, baseline=fitted.baseline)
+    terms = equations.terms(recipe, fitted.baseline) if solution.dual is not None else []
+    ready = task.basis.ready(task.compute)
+    committee = committee_of_direct(task.keep.committee, ready, problem, recipe, solution, terms)
+    return replace(fitted, solution=replace(solution, factor=None, dual=None), committee=committee)
 
 
 def _keep(equations: Equations, keep: Keep) -> None:
@@ -104,6 +119,7 @@ def solve_equations(
     report: dict[str, Any] | None = None,
     reference_energies: Mapping[int, float] | None = None,
     use_up: bool = True,
+    keep_factor: bool = False,
 ) -> Fitted:
     """Solution of the equations with this ridge and the weights of `recipe`.
 
@@ -113,7 +129,7 @@ def solve_equations(
     baseline = equations.baseline(reference_energies)
     terms = equations.terms(recipe, baseline)
     if use_up:
-        solution = solve_terms(terms, ridge, groups=groups)
+        solution = solve_terms(terms, ridge, groups=groups, keep_factor=keep_factor)
     else:
         solution = Solution(ridge_path(terms, [ridge.value])[0], ridge.value, ridge.chosen)
     about = {**(report or {"solver": "direct"}), **solution.report}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import SolveError
+from ...errors import InputError, SolveError
 from ...linear.krylov import WINDOW, State, Stopping, least_residuals, look_at
 from ...linear.normal_equations import Gram
 from ...linear.preconditioner import GuidedBySmallModel
@@ -18,11 +18,13 @@ from ...linear.ridge import Ridge, compared, next_ridge
 from ...linear.solution import Solution
 from ...machine.progress import Progress
 from ...model.basis import ReadyBasis
+from ...model.committee import Committee
 from ...model.recipe import Recipe
 from ..checkpoint import Restart, iteration_identity
 from ..problem import Problem
-from ..row_operator import matrix_free
+from ..row_operator import MatrixFreeRows, matrix_free
 from ..rows import Pass, write_rows
+from ..uncertainty import committee_of_iteration
 from .task import Fitted, Task
 
 
@@ -34,7 +36,25 @@ def solve(task: Task) -> Fitted:
         identity = iteration_identity(task.basis, task.chosen, task.problem.fingerprints)
         before = restart.read(identity, task.recipe.solver.most_iterations, task.compute.device)
         keep = lambda state: restart.after(state, identity)  # noqa: E731
-    return Fitted(work.solve(task.ridge, before, keep), task.problem.baseline, work.learn.rows)
+    solution = work.solve(task.ridge, before, keep)
+    committee = work.committee(task.keep.committee, solution) if task.keep.committee else None
+    return Fitted(solution, task.problem.baseline, work.learn.rows, committee)
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Structures that are not learnt from, and their rows as products."""
+
+    problem: Problem
+    rows: MatrixFreeRows
+    targets: Tensor  # (rows,)
+
+    def residuals(self, weights: Tensor) -> Tensor:
+        return self.rows.times(weights) - self.targets
+
+    def error(self, weights: Tensor) -> float:
+        """Root mean square of the residuals."""
+        return float(self.residuals(weights).square().mean().sqrt())
 
 
 @dataclass(frozen=True)
@@ -44,10 +64,27 @@ class Iterative:
     learn: Problem  # without the structures that are held out
     targets: Tensor  # (rows,)
     guided: GuidedBySmallModel
-    held_out: Callable[[Tensor], float] | None  # error of weights on structures that are not learnt from
+    held: HeldOut | None  # structures that are not learnt from
+    basis: ReadyBasis
     recipe: Recipe
     report: dict[str, Any]
     tell: Progress
+
+    @property
+    def held_out(self) -> Callable[[Tensor], float] | None:
+        """Error of weights on structures that are not learnt from."""
+        return None if self.held is None else self.held.error
+
+    def committee(self, n: int, solution: Solution) -> Committee:
+        """Committee of the small model, calibrated by the errors of the solution on the held-out structures."""
+        if self.held is None:
+            raise InputError("A committee of an iterative fit needs held-out structures. Use the direct solver.")
+        recipe = replace(self.recipe, ridge=solution.ridge)
+        errors = self.held.residuals(solution.weights)
+        known = self.held.rows.factor != 0
+        n_small = self.report["preconditioner_features"]
+        factor = self.guided.factor
+        return committee_of_iteration(n, factor, n_small, self.basis, recipe, self.held.problem, errors[known])
 
     def solve(self, ridge: Ridge, state: State | None = None, keep: Callable[[State], None] | None = None) -> Solution:
         """Solution with this ridge, from `state` if one is given.
@@ -114,8 +151,8 @@ def prepared(basis: ReadyBasis, problem: Problem, recipe: Recipe, tell: Progress
         "preconditioner_features": n_small,
         "shift": guided.shift,
     }
-    error = _held_out_error(basis, held, recipe) if n_held else None
-    return Iterative(learn, targets, guided, error, recipe, report, tell)
+    held_out = HeldOut(held, *matrix_free(basis, held, recipe)) if n_held else None
+    return Iterative(learn, targets, guided, held_out, basis, recipe, report, tell)
 
 
 def _small_gram(basis: ReadyBasis, problem: Problem, recipe: Recipe, tell: Progress) -> Tensor:
@@ -127,8 +164,3 @@ def _small_gram(basis: ReadyBasis, problem: Problem, recipe: Recipe, tell: Progr
         tell("preconditioner", done, len(problem.structures))
     gram.flush()
     return gram.gram
-
-
-def _held_out_error(basis: ReadyBasis, held: Problem, recipe: Recipe) -> Callable[[Tensor], float]:
-    rows, y = matrix_free(basis, held, recipe)
-    return lambda weights: float((rows.times(weights) - y).square().mean().sqrt())

@@ -10,6 +10,7 @@ from ...machine.compute import Compute
 from ...machine.progress import Progress, silent
 from ...model.baseline import Baseline
 from ...model.basis import Basis
+from ...model.committee import Committee
 from ...model.potential import Potential
 from ...model.provenance import Provenance
 from ...model.recipe import Recipe
@@ -47,9 +48,12 @@ class Fitted:
     solution: Solution
     baseline: Baseline
     rows: dict[str, int]  # by kind of label
+    committee: Committee | None = None  # if one is wanted
 
     def potential(self, basis: Basis, provenance: Provenance) -> Potential:
         """The potential with these weights, and the ridge that was used in its recipe."""
         recipe = replace(basis.recipe, ridge=self.solution.ridge)
         about = replace(provenance, targets=self.rows, solution=self.solution.report)
-        return Potential(basis.with_recipe(recipe), self.solution.weights.cpu(), self.baseline, about)
+        return Potential(
+            basis.with_recipe(recipe), self.solution.weights.cpu(), self.baseline, about, committee=self.committee
+        )

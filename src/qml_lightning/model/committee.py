@@ -1,0 +1,65 @@
+"""A committee: weights drawn from the posterior of a model, which tell how uncertain its predictions are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..linear.posterior import Calibration
+
+NO_COMMITTEE = "This model has no committee, so its uncertainty is not known. Train it with --committee 8."
+# Features of each map that members have, the first ones. The posterior of a model with an eighth of the features ranks
+# errors as well as that of the whole one (benchmarks, study uncertainty), at an eighth of the cost.
+COMMITTEE_FEATURES = 1024
+# Members whose forces are computed: each takes a pullback through the representation. The three components of a force
+# share one uncertainty, so that two members are six numbers.
+FORCE_MEMBERS = 2
+
+
+@dataclass(frozen=True)
+class Committee:
+    """Deviations of weights from those of the model, and the units of their variances."""
+
+    deviations: Tensor  # (members, weights) of a map with the first `n_features` features, in its own amplitude
+    n_features: int  # of each map
+    force_members: int  # those whose forces are computed, the first ones
+    size_exponent: float = 0.0  # the noise of an energy grows with the number of atoms to this power
+    calibrations: Mapping[str, Calibration] = field(default_factory=dict)  # of "energies" and "forces"
+
+    def __len__(self) -> int:
+        return len(self.deviations)
+
+    def header(self) -> dict[str, Any]:
+        """Entries of the header of a model file."""
+        of_kinds = {kind: asdict(calibration) for kind, calibration in self.calibrations.items()}
+        about = {"members": len(self), "force_members": self.force_members, "n_features": self.n_features}
+        return {**about, "size_exponent": self.size_exponent, "calibrations": of_kinds}
+
+    @classmethod
+    def from_header(cls, header: Mapping[str, Any], deviations: Tensor) -> Committee:
+        """The committee of a model file."""
+        calibrations = {kind: Calibration(**values) for kind, values in header["calibrations"].items()}
+        return cls(deviations, header["n_features"], header["force_members"], header["size_exponent"], calibrations)
+
+    def of_energies(self, members: Tensor, counts: Tensor) -> Tensor:
+        """Standard deviations of energies from those of members, (members, structures) → (structures,) in eV."""
+        calibration, size = self.calibrations["energies"], counts.double() ** self.size_exponent
+        return size * calibration.deviation((members / size).square().mean(0))
+
+    def of_atom_energies(self, members: Tensor) -> Tensor:
+        """Standard deviations of atomic energies, (members, atoms) → (atoms,) in eV; no label has such noise."""
+        return self.calibrations["energies"].scale * members.square().mean(0).sqrt()
+
+    def of_forces(self, members: Tensor) -> Tensor:
+        """Standard deviation of each component of a force, (members, atoms, 3) → (atoms,) in eV/Å."""
+        return self.calibrations["forces"].deviation(members.square().mean((0, 2)))
+
+
+def committee_columns(n_features: int, of: int, n_weights: int, paired: bool) -> Tensor:
+    """Numbers of the weights that belong to the first `n_features` of `of` features of each map."""
+    each = torch.arange(n_weights).view(-1, 1 + paired, of // (1 + paired))
+    return each[:, :, : n_features // (1 + paired)].flatten()

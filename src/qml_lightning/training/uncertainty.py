@@ -1,0 +1,147 @@
+"""The committee of a fit: drawn from the posterior of its first features, and calibrated on rows that were left out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..errors import InputError
+from ..linear.direct import Term, dual_rows
+from ..linear.normal_equations import Rows
+from ..linear.posterior import (
+    Calibration,
+    calibrated,
+    drawn,
+    left_out_residuals,
+    left_out_variances,
+    part_of_factor,
+    sampled,
+    variances,
+)
+from ..linear.preconditioner import trusted_factor
+from ..linear.ridge import left_out
+from ..linear.solution import Solution
+from ..model.basis import ReadyBasis
+from ..model.committee import COMMITTEE_FEATURES, FORCE_MEMBERS, Committee, committee_columns
+from ..model.recipe import Recipe
+from .problem import Problem
+from .rows import Pass, write_rows
+
+# Rows that are left out to calibrate a direct fit, as a part of all: their cost is about as small a part of the fit.
+CALIBRATION_PART = 0.2
+MOST_CALIBRATION_ROWS = 20_000
+# Fewest structures that calibrate: a standard deviation from so few is uncertain by a quarter.
+FEWEST_STRUCTURES = 10
+
+
+def draw_committee(gram: Tensor, least: float, n: int, n_features: int, seed: int) -> tuple[Committee, Tensor]:
+    """A committee that is not calibrated yet, and the factor of its posterior. `gram` is overwritten.
+
+    The ridge of the posterior is the one that the preconditioner of an iteration would have.
+    """
+    factor, _ = trusted_factor(gram, least)
+    return Committee(drawn(factor, n, seed).cpu(), n_features, min(n, FORCE_MEMBERS)), factor
+
+
+def committee_of_direct(
+    n: int, basis: ReadyBasis, problem: Problem, recipe: Recipe, solution: Solution, terms: list[Term]
+) -> Committee:
+    """Committee of a direct solution, calibrated by leaving out structures: that takes no further factorisation."""
+    assert solution.factor is not None
+    n_all, factor = basis.maps[0].n_features, solution.factor
+    n_few = min(COMMITTEE_FEATURES, n_all)
+    columns = committee_columns(n_few, n_all, basis.n_weights, basis.maps[0].paired).to(factor.device)
+    more = n_all / n_few  # squared amplitude of a map with fewer features
+    rows_of_dual = None if solution.dual is None else dual_rows([term.part for term in terms])
+    if rows_of_dual is None:
+        gram = more * part_of_factor(factor, columns)
+    else:
+        some = [term.weight * part.filled()[0][:, columns] for term, part in zip(terms, rows_of_dual, strict=True)]
+        gram = more * torch.stack([z.T @ z for z in some]).sum(0)
+    committee, small = draw_committee(gram, recipe.ridge, n, n_few, recipe.seed)
+    index = _calibrating(problem, recipe.seed)
+    part = problem.select(index)
+    rows, targets = _rows_of(basis, part, recipe)
+    groups = _groups(part)
+    variance = left_out_variances(small, more**0.5 * rows[:, columns], groups)
+    if solution.dual is None:
+        errors = left_out_residuals(factor, rows, targets - rows @ solution.weights, groups)
+    else:
+        of_rows = problem.structure_of_rows
+        numbers = [(of_rows == s).nonzero()[:, 0] for s in index.tolist()]
+        errors = torch.empty_like(targets)
+        errors[torch.cat(groups)] = left_out(factor, solution.dual, numbers)
+    return _with_calibrations(committee, part, recipe, errors, variance)
+
+
+def committee_of_iteration(
+    n: int, factor: Tensor, n_small: int, basis: ReadyBasis, recipe: Recipe, held: Problem, errors: Tensor
+) -> Committee:
+    """Committee from the small model that preconditions an iteration, calibrated by the errors of held-out rows.
+
+    `factor`: that of the small model with `n_small` features of each map.
+    """
+    if len(held.structures) < FEWEST_STRUCTURES:
+        raise InputError(
+            f"The uncertainties of an iterative fit are calibrated on held-out structures: {FEWEST_STRUCTURES} or more "
+            f"are needed, {len(held.structures)} were held out. Use more structures, or the direct solver."
+        )
+    small = basis.part(0, n_small)
+    n_few = min(COMMITTEE_FEATURES, n_small)
+    columns = committee_columns(n_few, n_small, small.n_weights, small.maps[0].paired).to(factor.device)
+    gram = n_small / n_few * part_of_factor(factor, columns)
+    committee, few = draw_committee(gram, recipe.ridge, n, n_few, recipe.seed)
+    rows, _ = _rows_of(basis.part(0, n_few), held, recipe)
+    return _with_calibrations(committee, held, recipe, errors, variances(few, rows))
+
+
+def _rows_of(basis: ReadyBasis, problem: Problem, recipe: Recipe) -> tuple[Tensor, Tensor]:
+    """Weighted rows of all labels, kind after kind, with their targets."""
+    places: Mapping[str, Rows] = {kind: Rows(basis.n_weights, n, basis.device) for kind, n in problem.rows.items()}
+    for _ in write_rows(basis, problem, recipe, places.__getitem__, Pass(weighted=True)):
+        pass
+    filled = [place.filled() for place in places.values()]
+    return torch.cat([rows for rows, _ in filled]), torch.cat([targets[:, 0] for _, targets in filled])
+
+
+def _calibrating(problem: Problem, seed: int) -> Tensor:
+    """Structures to calibrate with, ascending."""
+    n, of_rows = len(problem.structures), problem.structure_of_rows
+    rows = torch.bincount(of_rows, minlength=n)
+    order = torch.from_numpy(np.random.default_rng(seed).permutation(n))
+    most = min(CALIBRATION_PART * len(of_rows), MOST_CALIBRATION_ROWS)
+    few = max(FEWEST_STRUCTURES, int((rows[order].cumsum(0) <= most).sum()))
+    return order[:few].sort().values
+
+
+def _groups(problem: Problem) -> list[Tensor]:
+    """Row numbers of each structure."""
+    of_rows = problem.structure_of_rows
+    return [(of_rows == s).nonzero()[:, 0] for s in range(len(problem.structures))]
+
+
+def _with_calibrations(
+    committee: Committee, problem: Problem, recipe: Recipe, errors: Tensor, variance: Tensor
+) -> Committee:
+    """The committee with a calibration of each kind of label, from errors and exact variances of weighted rows."""
+    found: dict[str, Calibration] = {}
+    parts = list(problem.rows.values())
+    for kind, error, exact in zip(problem.rows, errors.split(parts), variance.split(parts), strict=True):
+        weight, freedom = recipe.weight_of(kind), len(committee)
+        if kind == "forces":
+            # one variance for the three components of a force, as a prediction has it
+            whole = len(exact) - len(exact) % 3
+            exact = exact[:whole].view(-1, 3).mean(1).repeat_interleave(3)
+            error, freedom = error[:whole], 3 * committee.force_members
+        if kind in ("energies", "forces") and len(error):
+            told = sampled(exact, freedom, recipe.seed)
+            found[kind] = calibrated(error.cpu() / weight, told.cpu() / weight**2)
+    if "energies" not in found:  # no energies were learnt: forces say how far the posterior is off
+        found["energies"] = Calibration(found["forces"].scale, 0.0)
+    if "forces" not in found:
+        found["forces"] = Calibration(found["energies"].scale, 0.0)
+    return replace(committee, size_exponent=recipe.size_exponent, calibrations=found)

@@ -1,0 +1,148 @@
+"""Uncertainties: a committee from every solver, its calibration, its file, and its predictions in every back-end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from ase.build import molecule
+
+from qml_lightning import fit, load
+from qml_lightning.errors import InputError
+from qml_lightning.linear.posterior import Calibration
+from qml_lightning.machine.compute import Compute
+from qml_lightning.model.committee import Committee, committee_columns
+from qml_lightning.model.recipe import SolverSettings
+from qml_lightning.training.problem import Problem
+from qml_lightning.training.uncertainty import _groups, _rows_of
+from small_models import crystals, molecules, recipe
+
+ITERATIVE = SolverSettings("iterative", preconditioner_features=256, held_out=0.25, tolerance=1e-4)
+DIRECT = recipe(n_features=256, ridge=1e-4)
+SOLVERS = {
+    "direct": DIRECT,
+    "dual": recipe(n_features=2048, ridge=1e-4),
+    "iterative": recipe(n_features=512, ridge=1e-4, solver=ITERATIVE),
+    "paired": recipe(n_features=512, ridge=1e-4, paired=True, precision="float32"),
+    "blocks": recipe(n_features=256, ridge=1e-4, blocks=True),
+}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    data = molecules(60)
+    return {name: fit(data, settings, committee=8) for name, settings in SOLVERS.items()}
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_a_committee_leaves_the_weights_as_they_are(name, fitted):
+    assert torch.equal(fitted[name].weights, fit(molecules(60), SOLVERS[name]).weights)
+    assert len(fitted[name].committee) == 8
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_errors_on_new_structures_lie_within_the_intervals(name, fitted):
+    new = molecules(60, seed=500)
+    found = fitted[name].predict(new.structures, uncertainty=True)
+    of_forces = (found.forces - new.labels.forces).abs() / found.force_uncertainty[:, None]
+    of_energies = (found.energies - new.labels.energies).abs() / found.energy_uncertainty
+    # few structures calibrate these fits
+    for normalised, allowed in ((of_forces, 0.15), (of_energies, 0.25)):
+        for k, part in ((1, 0.683), (2, 0.954)):
+            assert float((normalised < k).double().mean()) == pytest.approx(part, abs=allowed)
+
+
+@pytest.mark.parametrize("name", SOLVERS)
+def test_every_back_end_tells_the_same_uncertainty_and_a_file_keeps_it(name, fitted, tmp_path):
+    potential, new = fitted[name], molecules(5, seed=500).structures
+    found = potential.predict(new, uncertainty=True)
+    plain = potential.on(kernels="reference", precision="float64").predict(new, uncertainty=True)
+    potential.save(str(tmp_path / "model"))
+    again = load(tmp_path / "model").predict(new, uncertainty=True)
+    without = potential.predict(new)
+    assert torch.equal(found.forces, without.forces)
+    assert torch.equal(found.atom_energies, without.atom_energies)
+    for field in ("energy_uncertainty", "atom_energy_uncertainty", "force_uncertainty"):
+        mine, wanted = getattr(found, field), getattr(plain, field)
+        assert float((mine - wanted).abs().max()) < 0.02 * float(wanted.mean()), field
+        assert torch.equal(mine, getattr(again, field))
+        assert getattr(without, field) is None
+
+
+def test_forces_of_members_are_those_of_models_with_other_weights(fitted):
+    potential, structures = fitted["direct"], crystals(1).structures
+    potential = fit(crystals(12), recipe(n_features=256, ridge=1e-4), committee=4)
+    committee = potential.committee
+    members = [replace(potential, weights=potential.weights + one, committee=None) for one in committee.deviations]
+    base = potential.predict(structures)
+    forces = torch.stack([member.predict(structures).forces - base.forces for member in members[:2]])
+    energies = torch.stack([member.predict(structures).atom_energies - base.atom_energies for member in members])
+    found = potential.predict(structures, uncertainty=True)
+    wanted = committee.of_forces(forces), committee.of_atom_energies(energies)
+    torch.testing.assert_close(found.force_uncertainty, wanted[0], rtol=1e-5, atol=1e-9)
+    torch.testing.assert_close(found.atom_energy_uncertainty, wanted[1], rtol=1e-5, atol=1e-9)
+
+
+def test_many_members_tell_the_exact_variance_of_the_posterior():
+    data, settings = molecules(30), recipe(n_features=256, ridge=1e-4)
+    potential = fit(data, settings, committee=64)
+    committee, problem = potential.committee, Problem.of(data)
+    basis = potential.basis.ready(Compute())
+    rows, _ = _rows_of(basis, problem, settings)
+    # the shift of the posterior is at least the ridge, and the same for all members
+    energies = rows[: len(data)]
+    sampled = (energies @ committee.deviations.T).square().mean(1)
+    whole = rows.T @ rows
+    exact = [
+        torch.einsum("ij,jk,ik->i", energies, torch.linalg.inv(whole + shift * torch.eye(256)), energies)
+        for shift in np.logspace(-6, 2, 60)
+    ]
+    ratio = min(abs(float((sampled / one).mean()) - 1) for one in exact)
+    assert ratio < 0.1
+    best = min(exact, key=lambda one: abs(float((sampled / one).mean()) - 1))
+    assert float((sampled / best - 1).abs().mean()) < 0.25  # √(2 / 64) and some
+
+
+def test_far_structures_are_more_uncertain_than_near_ones(fitted):
+    near = molecules(10, seed=500)
+    far = molecule("CH3CH2OH")
+    far.set_distance(2, 3, 2.5, fix=0)  # the O-H bond
+    for name in ("dual", "iterative", "paired"):
+        known = fitted[name].predict(near.structures, uncertainty=True)
+        unknown = fitted[name].predict(far, uncertainty=True)
+        assert float(unknown.energy_uncertainty) > 1.8 * float(known.energy_uncertainty.mean()), name
+        assert float(unknown.force_uncertainty.max()) > 1.4 * float(known.force_uncertainty.mean()), name
+
+
+def test_columns_of_a_committee_are_the_first_features_of_each_map():
+    assert committee_columns(4, 8, 16, paired=True).tolist() == [0, 1, 4, 5, 8, 9, 12, 13]
+    assert committee_columns(4, 8, 8, paired=False).tolist() == [0, 1, 2, 3]
+
+
+def test_the_noise_of_an_energy_grows_with_the_number_of_atoms():
+    calibrations = {"energies": Calibration(2.0, 0.1), "forces": Calibration(1.0, 0.0)}
+    committee = Committee(torch.zeros(4, 8), 8, 2, 0.5, calibrations)
+    members = torch.zeros(4, 2, dtype=torch.float64)
+    found = committee.of_energies(members, torch.tensor([4, 16]))
+    torch.testing.assert_close(found, torch.tensor([0.2, 0.4], dtype=torch.float64))
+
+
+def test_a_model_without_a_committee_says_how_to_get_one():
+    potential = fit(molecules(12), DIRECT)
+    with pytest.raises(InputError, match="--committee 8"):
+        potential.predict(molecule("CH3CH2OH"), uncertainty=True)
+    with pytest.raises(InputError, match="2 to 64 members"):
+        fit(molecules(12), DIRECT, committee=1)
+
+
+def test_rows_of_calibration_are_those_of_the_fit():
+    data = molecules(6)
+    problem = Problem.of(data)
+    settings = recipe(n_features=64)
+    basis = fit(data, settings).basis.ready(Compute())
+    rows, targets = _rows_of(basis, problem, settings)
+    assert len(rows) == len(targets) == problem.n_rows
+    groups = _groups(problem)
+    assert sorted(torch.cat(groups).tolist()) == list(range(problem.n_rows))
