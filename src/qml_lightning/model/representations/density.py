@@ -42,9 +42,11 @@ class Density:
     first_centre: float = 0.7  # Å, of the Gaussians
     l_max: int = 3
     n_channels: int = 64
-    pair_weight: float = 3.4
-    weight2: float = 0.32  # of products of two moments
-    weight3: float = 0.06  # of products of three; 0: none, and no entries for them
+    # The three weights together set the kernel width that suits: forces of ethanol (900 structures, 8192 features) are
+    # 9.7, 9.1 and 9.8 meV/Å with twice these weights, with these and with half of them.
+    pair_weight: float = 1.7
+    weight2: float = 0.16  # of products of two moments
+    weight3: float = 0.03  # of products of three; 0: none, and no entries for them
 
     def __post_init__(self) -> None:
         check_fields(self, n_pair=0, n_radial=1, l_max=0)

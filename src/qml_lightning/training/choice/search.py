@@ -58,7 +58,8 @@ def choose(
     trials = Trials(data, plan.validation, compute, at_once, tell)
     trend = _trend(trials, plan.size, replace(start, ridge=start.ridge * plan.growth**rules.RIDGE_POWER))
     float32_ridge = _float32_ridge(problem, start, trials.trial(plan.size, trend.recipe).errors)
-    search = _Search(trials, plan.size, free, trend.ridge_ratio(plan.growth), plan.rounding_growth, float32_ridge)
+    ratio = trend.ridge_ratio(plan.growth)
+    search = _Search(trials, plan.size, free, ratio, plan.rounding_growth, float32_ridge, automatic.start.rank)
     begin = trend.recipe if "ridge" in free else replace(trend.recipe, ridge=start.ridge * search.ratio)
     least_gain = max(rules.LEAST_GAIN, rules.LEAST_GAIN_WITH_ONE_ENERGY * plan.validation.energies**-0.5)
     best = search.best(begin, least_gain)
@@ -192,20 +193,35 @@ class _Search:
     ratio: float = 0.0  # ridge of a trial over the ridge that does as well in the fit
     rounding_growth: float = 0.0  # ridge lost in rounding in the fit over that in a trial; 0: none is lost in the fit
     float32_ridge: float = 0.0  # ridge of the fit below which rounding in float32 shows
+    least_rank: int = 1  # from which it is doubled
 
     def best(self, recipe: Recipe, least_gain: float) -> Recipe:
         """Best recipe: one free field after the other, each value with its best ridge."""
         recipe = self.with_best_ridge(recipe)
-        for steps in (self._steps(name) for name in ORDER if name in self.free):
-            recipe = _downhill(self._score, recipe, [partial(self._after, step) for step in steps], least_gain)
+        for name, steps in ((name, self._steps(name)) for name in ORDER if name in self.free):
+            here = [partial(self._after, step) for step in steps]
+            there = _downhill(self._score, recipe, here, least_gain)
+            if name == "sigma" and there.features.sigma > recipe.features.sigma:
+                there = _downhill(self._score, recipe, here, max(least_gain, rules.LEAST_GAIN_OF_WIDER))
+            recipe = there
         return recipe
 
     def _steps(self, name: str) -> list[Step]:
         """Steps of the search for one field."""
         if name == "representation":
             forces = "forces" in self.trials.data.problem.targets
-            return [partial(_with_representation, other=other) for other in (WITH_FORCES if forces else ENERGIES_ALONE)]
+            return [partial(self._represented, other=other) for other in (WITH_FORCES if forces else ENERGIES_ALONE)]
         return STEPS[name]
+
+    def _represented(self, recipe: Recipe, other: Representation) -> Recipe | None:
+        """The recipe with another representation, and with the axes that this one needs."""
+        if recipe.representation == other:
+            return None
+        changed = replace(recipe, representation=other)
+        if "rank" not in self.free:
+            return changed
+        enough = _with_enough_axes(replace(changed, rank=self.least_rank), self.trials.data)
+        return changed if self.size.n_features % enough.features.unit(enough.rank) else enough
 
     def _after(self, step: Step, recipe: Recipe) -> Recipe | None:
         other = step(recipe)
@@ -278,11 +294,6 @@ def _with_weight(recipe: Recipe, up: bool) -> Recipe | None:
     now = recipe.energy_weight
     further = [weight for weight in rules.ENERGY_WEIGHTS if (weight > now if up else weight < now)]
     return replace(recipe, energy_weight=further[0 if up else -1]) if further else None
-
-
-def _with_representation(recipe: Recipe, other: Representation) -> Recipe | None:
-    """The recipe with another representation."""
-    return None if recipe.representation == other else replace(recipe, representation=other)
 
 
 # Fields in the order of the search, and steps for those whose neighbours do not depend on the data.
