@@ -98,6 +98,15 @@ def test_missing_labels_are_left_out(judged):
     assert "By group" not in page
 
 
+def test_uncertainties_stand_beside_the_errors_where_predictions_have_them(judged):
+    potential, data, prediction = judged
+    assert "Uncertainty against error" not in model_page(potential, data, prediction, header_of(potential))
+    error = (prediction.forces - data.labels.forces).abs().max(1).values
+    page = model_page(potential, data, replace(prediction, force_uncertainty=error), header_of(potential))
+    part = page.partition("Uncertainty against error")[2].partition("</section>")[0]
+    assert part.count("100%") == 8  # every component is within the largest of its atom
+
+
 def test_names_from_files_are_not_html(judged):
     potential, data, prediction = judged
     data = replace(data, groups=np.array(["</script><b>"] * 10), source=replace(data.source, name="<i>name</i>"))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ..model.potential import Model
     from ..model.predictor import Prediction
 
+BINS = 8  # of predicted uncertainties
 WORST = 8  # structures in a table of the worst
 WITHOUT_VIEWER = (
     "The 3D view was left out: chemiscope was not installed where this page was made "
@@ -43,7 +44,7 @@ def model_page(potential: Model, data: Dataset, prediction: Prediction, header: 
         section("Worst structures", _worst(data, errors, worst)),
         section("Errors", _columns(_errors(metrics), _by_group(data, errors))),
         section("Distributions of errors", _distributions(data, prediction, errors)),
-        # uncertainty against error has its place here, where predictions have an uncertainty
+        section("Uncertainty against error", _uncertainty(data, prediction)),
         section("Choice of the recipe", _choice(header["provenance"].get("choice")), _ridges(header["provenance"])),
         section("Model card", facts(model_card(header, explained)), _plan(header["provenance"].get("plan"))),
     ]
@@ -195,6 +196,26 @@ def _distributions(data: Dataset, prediction: Prediction, errors: Compared) -> s
                 histogram(wrong[numbers == z], f"length of the force error on {symbol(z)} (meV/Å)", colour=colour)
             )
     return _columns(*parts)
+
+
+def _uncertainty(data: Dataset, prediction: Prediction) -> str:
+    """Errors of forces in bins of equal size by their predicted standard deviation; nothing if there is none."""
+    spread, labels = prediction.force_uncertainty, data.labels.forces
+    if spread is None or labels is None or prediction.forces is None:
+        return ""
+    wrong, told = (prediction.forces - labels).numpy(), spread.numpy()
+    known = np.isfinite(wrong).all(1) & np.isfinite(told)
+    order = np.flatnonzero(known)[np.argsort(told[known], kind="stable")]
+    rows = []
+    for part in np.array_split(order, min(BINS, len(order)) or 1):
+        rmse = float(np.sqrt(np.square(wrong[part]).mean()))
+        within = float((np.abs(wrong[part]) <= told[part, None]).mean())
+        rows.append(
+            (f"{len(part):,}", shown("forces", float(told[part].mean())), shown("forces", rmse), f"{within:.0%}")
+        )
+    text = "Force components by predicted standard deviation: it should be the RMSE, and 68 % of the errors within it."
+    columns = ("atoms", "predicted (meV/Å)", "RMSE (meV/Å)", "errors within")
+    return paragraph(text, "soft") + table(columns, rows, right=range(4))
 
 
 def _choice(choice: dict[str, Any] | None) -> str:
