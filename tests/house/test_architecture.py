@@ -20,8 +20,8 @@ HOUSE = """
 errors
 machine: files display journal tensors memory processes progress ranks forks compute
 atoms: units structures fingerprints dataset cells neighbours
-kernels: contract harmonics reference.pullback reference.fchl19 reference.density reference.features reference.tangents reference
-  native.library native.functions native.predictor native triton.launch triton.runs triton.angles triton.features
+kernels: contract harmonics reference.pullback reference.fchl19 reference.density reference.features
+  reference.tangents reference native.library native.functions native.predictor native triton.launch triton.runs triton.angles triton.features
   triton.rows triton.tangents triton.geometry triton.harmonics triton.density triton.triple triton.fchl19
   triton.jacobian triton.ahead triton
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
