@@ -75,13 +75,16 @@ def _energy_and_slope(f, x, weights, energy, slope, n, ATOMS: tl.constexpr):
 
 
 def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]:
-    x, atoms = x.contiguous(), atoms_of_tile(f)
+    narrow = weights.dtype == torch.float32
+    x, atoms = x.contiguous(), min(8, atoms_of_tile(f)) if narrow else atoms_of_tile(f)
     tiles = divided(len(x), atoms)
     parts = shares(tiles, n_tiles(f))
     energy = x.new_empty(parts, len(x), dtype=torch.float64)
     slope = x.new_empty(parts, *x.shape, dtype=weights.dtype)
     arguments = map_arguments(f), x, weights.contiguous(), energy, slope, len(x)
-    launch(_energy_and_slope, (tiles, parts), *arguments, ATOMS=atoms)
+    # left to itself the compiler takes fewer registers in float32, and spills some numbers of the loop
+    most = {"maxnreg": 128} if narrow else {}
+    launch(_energy_and_slope, (tiles, parts), *arguments, **most, ATOMS=atoms)
     return energy.sum(0), slope.sum(0)
 
 
