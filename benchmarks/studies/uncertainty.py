@@ -132,11 +132,11 @@ def tables(entries: list[Entry]) -> str:
 UNCERTAINTY = Benchmark(
     "uncertainty",
     "Uncertainties: coverage, ranking, unknown structures",
-    f"{N_FEATURES} features, a committee of {MEMBERS}, test structures of the same kind as the training structures. Rank "
+    f"{N_FEATURES} features, a committee of {MEMBERS}, test structures of the same kind as those learnt from. Rank "
     f"correlation of uncertainty and error (forces: of atoms) beside the spread of {RIVALS} models drawn with other "
-    "seeds; mean log-likelihood less that of one fitted standard deviation for all; error of the certain half of the "
-    "test set as a part of the mean; area under the ROC curve for structures of another kind; time of a prediction with "
-    "uncertainty as a multiple of one without.",
+    "seeds; mean log-likelihood less that of one fitted standard deviation for all; error of the certain half of "
+    "the test set as a part of the mean; area under the ROC curve for structures of another kind; time of a prediction "
+    "with uncertainty as a multiple of one without.",
     cells, measure, tables,
     needs=("3bpa/3bpa.npz", "ethanol_extra/ethanol_extra.npz", "zuo2020/Si.npz", "water/water_pbe0ts.npz",
            *rmd17_files("aspirin", "ethanol")),
