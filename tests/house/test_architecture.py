@@ -36,7 +36,7 @@ datasets: usage archive xyz_sizes content npz frames citations entries unit_hint
   several writers
 exact: recipe groups covariance potential file fit
 api
-study: trends learning_curve tuning label_check stress_check statistics selection
+study: trends learning_curve tuning label_check stress_check statistics selection vibrations
 adapters: ase ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run lammps.external lammps
 dynamics: ensembles restart files watch known_ground run holes
 report: style page data_page card points figures model_page summary curve response
