@@ -8,7 +8,16 @@ from pathlib import Path
 from ..harness.benchmark import Benchmark, entries
 from ..harness.places import ROOT
 from ..speed import gpu_kernels, gpu_predicted, lammps
-from ..studies import ablation, distributed, energy_noise, gram_precision, monte_carlo_errors, outliers, smooth_cutoff
+from ..studies import (
+    ablation,
+    distributed,
+    energy_noise,
+    gram_precision,
+    monte_carlo_errors,
+    outliers,
+    smooth_cutoff,
+    uncertainty,
+)
 from . import headlines
 
 Block = Callable[[Path], str]  # Markdown for a page
@@ -28,6 +37,7 @@ BLOCKS: dict[str, Block] = {
     "gram_precision": tables_of(gram_precision.GRAM_PRECISION),
     "outliers": tables_of(outliers.OUTLIERS),
     "smooth_cutoff": tables_of(smooth_cutoff.SMOOTH_CUTOFF),
+    "uncertainty": tables_of(uncertainty.UNCERTAINTY),
     "lammps": tables_of(lammps.LAMMPS),
     "gpu_kernels": tables_of(gpu_kernels.GPU_KERNELS),
     "gpu_predicted": tables_of(gpu_predicted.GPU_PREDICTED),

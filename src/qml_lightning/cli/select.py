@@ -1,0 +1,62 @@
+"""`qml-lightning select`: the structures of a pool that are worth labelling."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Option
+
+from ..errors import InputError
+from ..machine.files import check_output
+from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from .screen import show, show_json, teaching, warnings_shown
+
+HELP = teaching(
+    """Choose the structures of a pool that would teach a model most, to label them and add them with `update`.
+
+The choice is D-optimal, one structure after the other, with the posterior of the equations that the model was trained
+from (train --equations): not merely the most uncertain structures, and no two that are alike. Labels of the pool are
+ignored.
+
+[bold]Examples[/bold]
+
+  qml-lightning train first.extxyz -m model.safetensors --equations model.equations
+  qml-lightning select trajectory.extxyz -n 20 --equations model.equations -o chosen.extxyz
+"""
+)
+
+
+@spread
+def command(
+    pool: Annotated[str, Argument(help=DATA_HELP, metavar="POOL", show_default=False)],
+    number: Annotated[int, Option("--number", "-n", min=1, help="Structures to choose.")],
+    equations: Annotated[Path, Option(help="Equations of the model (train --equations).", metavar="FILE")],
+    output: Annotated[Path, Option("--output", "-o", help="File to write: .extxyz or .xyz.")],
+    reading: DataOptions,
+    machine: MachineOptions,
+    overwrite: Overwrite = False,
+    as_json: Json = False,
+    debug: Debug = False,
+) -> None:
+    from ..datasets import writers
+    from ..machine.compute import Compute
+    from ..study.selection import select
+    from ..training.equations_file import load_equations
+
+    check_output(output, overwrite)
+    if writers.check_ending(output) != ".extxyz":
+        raise InputError(f"{output.name}: structures without labels are written as .extxyz or .xyz.")
+    device = machine.prepare()
+    structures = reading.load(pool, labels="ignored").structures
+    with warnings_shown():
+        found = select(load_equations(equations), structures, number, Compute(device, machine.kernels))
+    writers.write_extxyz(output, structures.select(list(found.index)), overwrite=overwrite)
+    if as_json:
+        show_json({"output": str(output), "index": list(found.index), "gains": list(found.gains)})
+        return
+    first, last = found.gains[0], found.gains[-1]
+    show(
+        f"{number} of {len(structures):,} structures are in {output}. The first tells {first:.3g} nats about the "
+        f"weights, the last one {last:.3g}."
+    )

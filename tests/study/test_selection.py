@@ -1,0 +1,64 @@
+"""Structures that teach most: the choice is greedy and D-optimal, and takes no two that are alike."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from ase.build import molecule
+from ase.io import read, write
+from typer.testing import CliRunner
+
+from qml_lightning import fit
+from qml_lightning.atoms.structures import structures_from_ase
+from qml_lightning.cli import app
+from qml_lightning.errors import InputError
+from qml_lightning.study.selection import greedy, select
+from qml_lightning.training.solvers.direct import equations_of
+from small_models import molecules, recipe
+from structures_for_tests import rattled
+
+SETTINGS = recipe(n_features=256, ridge=1e-4)
+
+
+def test_each_choice_adds_most_to_the_determinant():
+    rows = torch.from_numpy(np.random.default_rng(0).normal(size=(12, 3, 7)))
+    found = greedy(rows, 5)
+    matrix = torch.eye(7, dtype=torch.float64)
+    for k, (chosen, gain) in enumerate(zip(found.index, found.gains, strict=True)):
+        left = [s for s in range(12) if s not in found.index[:k]]
+        more = {s: float(torch.logdet(matrix + rows[s].T @ rows[s]) - torch.logdet(matrix)) for s in left}
+        assert chosen == max(more, key=more.__getitem__)
+        assert gain == pytest.approx(more[chosen])
+        matrix = matrix + rows[chosen].T @ rows[chosen]
+
+
+def test_of_two_that_are_alike_one_is_enough_and_what_is_far_comes_first():
+    equations = equations_of(molecules(40), SETTINGS)
+    near = [rattled(molecule("CH3CH2OH"), 900 + k, 0.1) for k in range(6)]
+    far = molecule("CH3CH2OH")
+    far.set_distance(2, 3, 2.5, fix=0)
+    found = select(equations, structures_from_ase([*near, far, far.copy()]), 5)
+    assert found.index[0] in (6, 7)
+    assert not {6, 7} <= {*found.index[:3]}
+    assert list(found.gains) == sorted(found.gains, reverse=True)
+
+
+def test_more_than_the_pool_has_is_refused():
+    with pytest.raises(InputError, match="1 to 3 structures"):
+        select(equations_of(molecules(12), SETTINGS), molecules(3).structures, 4)
+
+
+def test_the_command_writes_the_structures_that_were_chosen(tmp_path):
+    equations, pool, chosen = (tmp_path / name for name in ("model.equations", "pool.xyz", "chosen.extxyz"))
+    fit(molecules(20), SETTINGS, equations=equations)
+    frames = [rattled(molecule("CH3CH2OH"), 900 + k, 0.1) for k in range(6)]
+    write(pool, frames)
+    given = ["select", str(pool), "-n", "2", "--equations", str(equations), "-o", str(chosen), "--json"]
+    done = CliRunner().invoke(app, given)
+    assert done.exit_code == 0, done.output
+    index = json.loads(done.stdout)["index"]
+    for atoms, number in zip(read(chosen, ":"), index, strict=True):
+        np.testing.assert_allclose(atoms.positions, frames[number].positions, atol=1e-6)
