@@ -12,8 +12,9 @@ from torch import Tensor
 from ..linear.posterior import Calibration
 
 NO_COMMITTEE = "This model has no committee, so its uncertainty is not known. Train it with --committee 8."
-# Features of each map that members have, the first ones. The posterior of a model with an eighth of the features ranks
-# errors as well as that of the whole one (benchmarks, study uncertainty), at an eighth of the cost.
+# Features of each map that members have, the first ones. Ethanol, 200 structures, 2048 features: the exact posterior
+# variance of all features has a rank correlation with the errors of force components of 0.478, that of 1024 features
+# 0.475, of 512 0.468, of 256 0.453.
 COMMITTEE_FEATURES = 1024
 # Members whose forces are computed: each takes a pullback through the representation. The three components of a force
 # share one uncertainty, so that two members are six numbers.
