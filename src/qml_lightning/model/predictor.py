@@ -178,7 +178,7 @@ class Predictor:
 
     def _sent(self, segments: Tensor, vectors: Tensor) -> tuple[int, Tensor, Tensor]:
         """Atoms, segments and vectors as the kernels take them, on their device."""
-        n_atoms = len(segments) // len(self.basis.elements)
+        n_atoms = (len(segments) - 1) // len(self.basis.elements)
         return n_atoms, segments.to(self.basis.device), self.basis.like(vectors)
 
     def _projected(self, atoms: list[Tensor], *pairs: Any) -> Tensor:
