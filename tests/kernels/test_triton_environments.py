@@ -151,3 +151,10 @@ def test_the_jacobian_does_not_depend_on_how_many_pairs_are_taken_at_once(triton
     whole = here.call(triton, "environments_jacobian", DENSITY, torch.float64)
     monkeypatch.setattr(jacobian, "DENSE_NUMBERS", 1)  # pair by pair
     torch.testing.assert_close(here.call(triton, "environments_jacobian", DENSITY, torch.float64), whole)
+
+
+def test_one_element_has_moments_of_every_atom_and_no_more():
+    from qml_lightning.kernels.triton import density
+
+    here, p = drawn((2,), (3,)), DENSITY.arguments(1, DENSITY.draw(1, 1))
+    assert len(density.prepared(p, here.segments, here.vectors)) == 2

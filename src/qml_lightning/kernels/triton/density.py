@@ -105,7 +105,7 @@ def environments_pullback(
 
 def prepared(p: DensityArguments, segments: Tensor, vectors: Tensor) -> Tensor:
     """Moments of all centres, (atoms, harmonics, channels), which every row of the Jacobian needs."""
-    n_atoms = len(segments) // p.n_elements
+    n_atoms = (len(segments) - 1) // p.n_elements
     out = vectors.new_empty(n_atoms, p.n_harmonics, p.n_channels)
     launch(_moments, (n_atoms,), arguments(p), segments, vectors, out, warps=WARPS)
     return out
