@@ -132,11 +132,11 @@ _OF_FCHL19 = Ablation(
     {SEVERAL: (1e-6, 1e-5, 1e-4)},  # it is less smooth
     Sizes(4096, 400, 300), seeds=2,
 )  # fmt: skip
-_ROUGH = (1e-8, 1e-7, 1e-6, 1e-5, 1e-4)  # ridges: few structures and many features
+_ROUGH = (1e-7, 1e-6, 1e-5, 1e-4)  # ridges: few structures and many features
 _OF_DENSITY = Ablation(
     _short_density,
     dict.fromkeys(("aspirin", "toluene"), DENSITY_CHANGES), dict.fromkeys(("aspirin", "toluene"), _ROUGH),
-    Sizes(8192, 100, 200), seeds=1,
+    Sizes(4096, 100, 100), seeds=1,
 )  # fmt: skip
 ABLATION = Benchmark(
     "ablation", "Errors with one change of the recipe of FCHL19 at a time", _told(_OF_FCHL19.sizes, len(SMOOTH)),
