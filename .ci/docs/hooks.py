@@ -22,18 +22,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 # Folder of the repository → folder of the site, for files that pages link to or show.
 FOLDERS = {"benchmarks/figures": "figures", "benchmarks/results": "results"}
-# Pages that colleagues may add, and the place after which they stand in the navigation.
-LATER = {"uncertainty.md": "Uncertainty"}
 LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
-
-
-def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Pages that exist by now take their place among the how-to pages."""
-    howto = next(part["How to"] for part in config.nav if isinstance(part, dict) and "How to" in part)
-    for name, title in LATER.items():
-        if (Path(config.docs_dir) / name).is_file() and not any(name in entry.values() for entry in howto):
-            howto.insert(-1, {title: name})
-    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
