@@ -80,22 +80,6 @@ def test_the_reference_has_every_public_name(site):
         assert name in text, f"{name} is public and not in the reference"
 
 
-def test_pages_that_come_later_have_a_place_in_the_navigation(tmp_path):
-    sys.path.insert(0, str(ROOT / ".ci" / "docs"))
-    try:
-        import hooks
-    finally:
-        sys.path.pop(0)
-    from mkdocs.config import load_config
-
-    config = load_config(str(ROOT / "mkdocs.yml"))
-    config.docs_dir = str(tmp_path)
-    (tmp_path / "uncertainty.md").write_text("# Uncertainty\n")
-    how_to = next(part["How to"] for part in hooks.on_config(config).nav if "How to" in part)
-    assert how_to[-2] == {"Uncertainty": "uncertainty.md"}
-    assert how_to[-1] == {"Know the limits": "limits.md"}
-
-
 @pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
 def test_the_landing_page_opens_without_a_network(site, tmp_path):
     with browser(tmp_path) as tab:
