@@ -243,7 +243,8 @@ def density_gradients(potential: Potential, structures: Structures) -> Tensor:
     by_rho = torch.zeros(structures.n_atoms, potential.recipe.rank, dtype=torch.float64)
     for e, slopes in enumerate(energy_gradients(potential, structures)):
         by_rho[element == e] = slopes
-    by_values = lift(basis.projections, by_rho, element)[:, p.pair_size :]
+    atoms = atoms_of_elements(element, len(basis.elements), by_rho.device)
+    by_values = lift(basis.projections, by_rho, atoms)[:, p.pair_size :]
     pairs, found = pairs_within(structures, p.cutoff, basis.elements), []
     for part in density_kernels._Centres.chunks(p, structures.n_atoms, pairs.segments, pairs.vector):
         with torch.enable_grad():

@@ -132,7 +132,7 @@ def test_the_last_decade_leaves_out_what_is_smaller_and_the_end_is_the_last_two(
 @pytest.mark.parametrize(
     ("errors", "words"),
     [
-        ({(64, 10): 0.2, (64, 20): 0.1, (128, 10): 0.19, (128, 20): 0.097}, "more data would help more"),
+        ({(64, 10): 0.2, (64, 20): 0.1, (128, 10): 0.19, (128, 20): 0.095}, "more data would help more"),
         ({(64, 10): 0.2, (64, 20): 0.2, (128, 10): 0.1, (128, 20): 0.1}, "more features would help, and they alone"),
         ({(64, 10): 0.2, (64, 20): 0.2, (128, 10): 0.2, (128, 20): 0.2}, "neither more data nor more features"),
         ({(64, 10): 0.4, (64, 20): 0.2, (128, 10): 0.2, (128, 20): 0.1}, "both would help"),

@@ -286,12 +286,12 @@ class Predictor:
             slope = torch.zeros_like(rho)
             for e, at in enumerate(atoms):
                 energy[at], slope[at] = local(e, inside[e])
-            energies.append(energy.cpu())
+            energies.append(energy)
             if k < n_gradients:
                 lifted = lift(basis.projections, slope, atoms)
                 found = basis.kernels.environments_pullback(basis.arguments, *pairs, lifted)
-                gradients.append(found.double().cpu())
-        return energies, gradients
+                gradients.append(found.double())
+        return [energy.cpu() for energy in energies], [gradient.cpu() for gradient in gradients]
 
 
 def _made_ready(potential: Model, device: str, precision: Precision, kernels: str, skin: float) -> Predictor:
