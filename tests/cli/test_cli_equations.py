@@ -14,7 +14,8 @@ from qml_lightning.cli import main, screen
 
 # nothing is left to the choice, which another ridge could change
 TINY = [
-    "--representation", "density", "--sigma", "8", "--features", "256", "--rank", "64", "--ridge", "1e-6", "--no-label-check",
+    "--representation", "density", "--sigma", "8", "--features", "256", "--rank", "64", "--ridge", "1e-6",
+    "--no-label-check",
 ]  # fmt: skip
 
 
