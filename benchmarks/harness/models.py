@@ -70,7 +70,7 @@ def recipe_for(
         raise SystemExit(f"Unknown recipe {name!r}. Known are {', '.join(RECIPES)}.")
     start = {**RECIPES, **(instead or {})}[name]
     recipe = replace(with_features(start, n_features, **features), seed=seed)
-    free = {AUTO: ("sigma", "energy_weight", "rank", "ridge"), DENSITY: recipes.CHOOSABLE}
+    free = {AUTO: tuple(name for name in recipes.CHOOSABLE if name != "representation"), DENSITY: recipes.CHOOSABLE}
     return recipes.Automatic(recipe, free[name]) if name in free else recipe
 
 

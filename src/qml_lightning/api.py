@@ -131,8 +131,8 @@ class Request:
 
     def plan(self, problem: Problem) -> Plan | None:
         """Solver with its cost and the reason, without any work; None for explicit kernels, which have one solver."""
-        start = self.start
-        return None if isinstance(start, ExactRecipe) else plan_fit(problem, start, self.compute, self.keep)
+        recipe = self.recipe if self.basis is None else self.start
+        return None if isinstance(recipe, ExactRecipe) else plan_fit(problem, recipe, self.compute, self.keep)
 
     def fit(self, problem: Problem, tell: Progress = silent) -> AnyPotential:
         """The potential that solves the problem."""

@@ -255,3 +255,23 @@ def test_what_forms_equations_is_solved_directly(tmp_path, monkeypatch):
     assert fit(data, settings).provenance.solution["solver"] == "iterative"
     assert fit(data, settings, memory_limit=10 * 2**30).provenance.solution["solver"] == "iterative"
     assert fit(data, settings, equations=tmp_path / "e").provenance.solution["solver"] == "direct"
+
+
+def test_own_weights_of_each_element_are_those_of_the_direct_solution():
+    data = molecules(12)
+    settings = replace(SETTINGS, precision="float64").with_own_weights()
+    iterated = fit(data, settings)
+    direct = fit(data, replace(settings, solver=SolverSettings("direct")))
+    assert len(iterated.weights) == 512 * len(iterated.elements)
+    assert (iterated.weights - direct.weights).abs().max() < 1e-5 * direct.weights.abs().max()
+
+
+def test_a_search_that_iterates_gives_own_weights_and_keeps_them_when_it_is_resumed(tmp_path):
+    data, path = molecules(40), tmp_path / "model.checkpoint"
+    search = Automatic(replace(SETTINGS, solver=replace(SOLVER, held_out=0.1)), ("ridge", "blocks"))
+    with pytest.raises(StoppedError):
+        fit(data, search, checkpoint=path, checkpoint_seconds=0.0, progress=_stopped_after(3))
+    resumed = fit(data, search, checkpoint=path, resume=True)
+    assert resumed.recipe.features.blocks
+    assert len(resumed.weights) == 512 * len(resumed.elements)
+    assert not fit(data, search.changed({"blocks": False})).recipe.features.blocks

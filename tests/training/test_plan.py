@@ -17,11 +17,11 @@ from qml_lightning.errors import InputError, ResourceError
 from qml_lightning.exact import GPR
 from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.ranks import Ranks
-from qml_lightning.model.recipe import SolverSettings
+from qml_lightning.model.recipe import Automatic, SolverSettings
 from qml_lightning.training.keep import Keep
 from qml_lightning.training.plan import EXCLUDES, plan_fit
 from qml_lightning.training.problem import Problem
-from small_models import molecules, recipe
+from small_models import crystals, molecules, recipe
 
 GIB = 1024**3
 EQUATIONS = Keep(equations=Path("e"))
@@ -51,6 +51,32 @@ def test_equations_that_fit_in_memory_are_solved_directly(problem):
     assert plan.costs["direct"].memory == 8 * 512**2 + 512 * 1024**2 + 8 * 512 * 30  # Gram matrix, buffer, energy rows
     assert plan.costs["direct"].operations == 840 * 512**2 + 512**3 / 3
     assert not plan.excluded
+
+
+def test_each_element_gets_weights_of_its_own_where_they_cost_nothing(problem):
+    """An iteration takes as long with them: the plan of a search says so, that of a given recipe never does."""
+    iterates = Automatic(with_solver("iterative"))
+    plan = plan_fit(problem, iterates, machine())
+    assert plan.own_weights
+    assert plan.n_weights == 512 * len(problem.elements)
+    for shared in (
+        iterates.start,
+        Automatic(with_solver("direct")),
+        iterates.changed({"blocks": False}),
+    ):
+        plan = plan_fit(problem, shared, machine())
+        assert not plan.own_weights
+        assert plan.n_weights == 512
+    copper = crystals(3)
+    copper = replace(copper, structures=replace(copper.structures, numbers=torch.full_like(copper.structures.numbers, 29)))
+    assert not plan_fit(Problem.of(copper), iterates, machine()).own_weights
+
+
+def test_the_small_model_has_as_many_weights_with_own_and_with_shared_ones(problem):
+    settings = with_solver("iterative", preconditioner_features=256)
+    assert settings.small_features(4) == 256
+    assert settings.with_own_weights().small_features(4) == 64
+    assert settings.with_own_weights().small_features(100) == settings.features.unit(settings.rank)  # at least
 
 
 def test_equations_that_do_not_fit_go_to_disk_and_it_says_why(problem):

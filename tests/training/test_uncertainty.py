@@ -27,6 +27,7 @@ SOLVERS = {
     "iterative": recipe(n_features=512, ridge=1e-4, solver=ITERATIVE),
     "paired": recipe(n_features=512, ridge=1e-4, paired=True, precision="float32"),
     "blocks": recipe(n_features=256, ridge=1e-4, blocks=True),
+    "iterative blocks": recipe(n_features=512, ridge=1e-4, solver=ITERATIVE, blocks=True),
 }
 
 

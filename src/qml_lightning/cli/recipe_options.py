@@ -44,6 +44,11 @@ class RecipeOptions:
                metavar="sorf|rff|orf|oqml|gpr", rich_help_panel=RECIPE),
     ] = None  # fmt: skip
     sigma: Annotated[float | None, Option(help="Width of the kernel (σ).", rich_help_panel=RECIPE)] = None
+    blocks: Annotated[
+        bool | None,
+        Option("--own-weights/--shared-weights", show_default=False, rich_help_panel=RECIPE,
+               help="Own weights for each element, or one vector for all. By default own ones if the fit iterates."),
+    ] = None  # fmt: skip
     ridge: Annotated[float | None, Option(help="Regularisation strength (λ).", rich_help_panel=RECIPE)] = None
     threshold: Annotated[
         float | None,
@@ -140,6 +145,7 @@ class RecipeOptions:
         if self.threshold is not None:
             raise InputError("--threshold is for --method oqml only. For random features use --ridge.")
         features: dict[str, Any] = {"n_features": self.features, "method": self.method, "sigma": self.sigma}
+        features |= {"blocks": self.blocks}
         recipe = replace(
             base,
             representation=representation,
@@ -173,7 +179,7 @@ class RecipeOptions:
     def _make_exact(self, base: Recipe, representation: Representation, precision: str | None) -> ExactRecipe:
         from ..exact import ExactRecipe
 
-        without: dict[str, object] = {"--features": self.features, "--solver": self.solver}
+        without: dict[str, object] = {"--features": self.features, "--solver": self.solver, "--own-weights": self.blocks}
         without |= {"--accumulation": self.accumulation}
         without |= {"--ridge": self.ridge} if self.method == "oqml" else {"--threshold": self.threshold}
         if given := list(_given(without)):

@@ -109,7 +109,7 @@ def plan_tables(plan: dict[str, Any]) -> list[Group]:
     """Two tables of a plan: the decision, and the cost of each solver."""
     told = {
         "solver": f"{plan['solver']}: {plan['reason']}",
-        "weights": f"{plan['n_weights']:,}",
+        "weights": f"{plan['n_weights']:,}" + (", own ones for each element" if plan.get("own_weights") else ""),
         "rows": ", ".join(f"{n:,} of {kind}" for kind, n in plan["rows"].items()),
         "remark": plan["remark"],
     }

@@ -41,7 +41,7 @@ class SolverSettings:
     method: Literal["automatic", "direct", "iterative"] = "automatic"
     # sums of a Gram matrix: "compensated" is for devices with slow float64; None: the better one for the device
     accumulation: Accumulation | None = None
-    preconditioner_features: int = 8192  # features of the small direct model that preconditions the iteration
+    preconditioner_features: int = 8192  # weights of the small direct model that preconditions the iteration
     held_out: float = 0.03  # fraction of the structures held out for early stopping
     tolerance: float = 1e-6  # residual at which the iteration ends, relative to the targets
     most_iterations: int = 500
@@ -85,6 +85,15 @@ class Recipe:
             "precision": self.precision,
             "seed": str(self.seed),
         }
+
+    def with_own_weights(self) -> Recipe:
+        """This recipe with weights of its own for each element."""
+        return replace(self, features=replace(self.features, blocks=True))
+
+    def small_features(self, n_elements: int) -> int:
+        """Features of each map in the small direct model that preconditions an iteration."""
+        unit, each = self.features.unit(self.rank), self.features.weights_of_each(n_elements)
+        return min(self.features.n_features, max(1, self.solver.preconditioner_features // each // unit) * unit)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -170,7 +179,7 @@ def changed(recipe: Recipe, changes: RecipeChanges) -> Recipe:
 
 
 # Fields that training/choice can choose from the data.
-CHOOSABLE = ("representation", "sigma", "energy_weight", "rank", "ridge")
+CHOOSABLE = ("representation", "sigma", "energy_weight", "rank", "ridge", "blocks")
 
 
 @dataclass(frozen=True)
@@ -193,9 +202,10 @@ class Automatic:
 
     def settled_as(self, other: Recipe) -> Recipe:
         """`start` with the free fields taken from `other`."""
-        settled = {name: getattr(other, name) for name in self.free if name != "sigma"}
-        sigma = other.features.sigma if "sigma" in self.free else self.start.features.sigma
-        return replace(self.start, features=replace(self.start.features, sigma=sigma), **settled)
+        of_features = {f.name for f in fields(FeatureSettings)}.intersection(self.free)
+        features = replace(self.start.features, **{name: getattr(other.features, name) for name in of_features})
+        settled = {name: getattr(other, name) for name in self.free if name not in of_features}
+        return replace(self.start, features=features, **settled)
 
 
 # Pairs of cos and sin are as accurate as phases at the same number of features and need half of the transforms; float32
@@ -209,6 +219,6 @@ FCHL19 = replace(DEFAULT, representation=COSINE_SERIES)
 PAPER = Recipe(representation=ENERGIES_AND_FORCES, features=FeatureSettings(sigma=2.0), ridge=1e-5)
 # The paper's angular pair with a good width and ridge.
 ANGULAR_PAIR = replace(DEFAULT, representation=ENERGIES_AND_FORCES)
-# DEFAULT with representation, width, ridge, energy weight and rank chosen from the data.
+# DEFAULT with representation, width, ridge, energy weight, rank and own or shared weights chosen from the data.
 AUTOMATIC = Automatic(DEFAULT)
 NAMED = {"default": DEFAULT, "fchl19": FCHL19, "paper": PAPER, "angular-pair": ANGULAR_PAIR}

@@ -74,8 +74,8 @@ def iteration_memory(problem: Problem, recipe: Recipe) -> int:
 
 def _small_weights(problem: Problem, recipe: Recipe) -> int:
     """Weights of the small direct model that preconditions an iteration."""
-    n_small = min(recipe.solver.preconditioner_features, recipe.features.n_features)
-    return n_small * recipe.features.weights_of_each(len(problem.elements))
+    n_elements = len(problem.elements)
+    return recipe.small_features(n_elements) * recipe.features.weights_of_each(n_elements)
 
 
 def batch_limit(n_weights: int, problem: Problem, memory: Memory) -> int | None:

@@ -38,8 +38,7 @@ def fit(
     """
     started, compute, keep = time.perf_counter(), compute or Compute(), keep or Keep()
     recipe = _that_suits(recipe, basis)
-    start = recipe.start if isinstance(recipe, Automatic) else recipe
-    plan = compute.on_first(lambda: plan_fit(problem, start, compute, keep))
+    plan = compute.on_first(lambda: plan_fit(problem, recipe, compute, keep))
     checkpoint = checkpoint_for(plan.solver, keep, compute.ranks)
     if plan.remark:
         warnings.warn(CheckpointWarning(plan.remark), stacklevel=2)
@@ -91,4 +90,5 @@ def _chosen(
         settled = recipe.settled_as(kept.recipe)
         return Chosen(settled, replace(kept.ridge, value=settled.ridge), kept.evidence)
     iterates = plan.solver == "iterative"
-    return compute.on_first(lambda: choose(problem, recipe, compute=compute, iterates=iterates, tell=tell))
+    chosen = compute.on_first(lambda: choose(problem, recipe, compute=compute, iterates=iterates, tell=tell))
+    return replace(chosen, recipe=chosen.recipe.with_own_weights()) if plan.own_weights else chosen

@@ -6,13 +6,13 @@ forms them.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ..errors import InputError
 from ..machine.compute import Compute
 from ..machine.memory import GIB, short_of_memory
-from ..model.recipe import Recipe
+from ..model.recipe import Automatic, Recipe
 from .costs import (
     BYTES_IN_FLIGHT,
     batch_numbers,
@@ -64,6 +64,7 @@ class Plan:
     costs: dict[str, Cost]  # by solver
     excluded: dict[str, str]  # by solver: why it cannot be used
     remark: str = ""  # for people, such as that there are no checkpoints
+    own_weights: bool = False  # each element gets weights of its own, though the recipe to begin with shares them
 
     @property
     def dual(self) -> bool:
@@ -91,8 +92,25 @@ def refuse_impossible(recipe: Recipe, compute: Compute, keep: Keep) -> None:
         raise InputError(f"{why[0].upper()}{why[1:]}. Leave out one of the two.")
 
 
-def plan_fit(problem: Problem, recipe: Recipe, compute: Compute | None = None, keep: Keep | None = None) -> Plan:
-    """Plan of a fit to `problem`: the cheapest solver that can do what is wanted, within the memory.
+def plan_fit(
+    problem: Problem, recipe: Recipe | Automatic, compute: Compute | None = None, keep: Keep | None = None
+) -> Plan:
+    """Plan of a fit to `problem`: its solver, and whether each element gets weights of its own.
+
+    An iteration takes as long with own weights, and so does a prediction; the errors are those of a model with more
+    features (benchmarks/results/own_weights.json). A direct solution would take elements³ times as long.
+    """
+    if not isinstance(recipe, Automatic):
+        return _plan_of(problem, recipe, compute, keep)
+    plan = _plan_of(problem, recipe.start, compute, keep)
+    if plan.solver != "iterative" or "blocks" not in recipe.free or len(problem.elements) == 1:
+        return plan
+    own = _plan_of(problem, recipe.start.with_own_weights(), compute, keep)
+    return replace(own, own_weights=True) if own.solver == "iterative" else plan
+
+
+def _plan_of(problem: Problem, recipe: Recipe, compute: Compute | None, keep: Keep | None) -> Plan:
+    """Plan for a recipe: the cheapest solver that can do what is wanted, within the memory.
 
     The iterative solver if the recipe names it, or if it is clearly cheaper; the direct one if its equations fit in
     memory; else the disk. A ResourceError or InputError tells if none of them can.

@@ -93,6 +93,7 @@ def _free_fields(problem: Problem, automatic: Automatic) -> tuple[str, ...]:
     matters = {
         "energy_weight": many and len(kinds) > 1,
         "ridge": many or problem.n_rows > automatic.start.features.n_weights(len(problem.elements)),
+        "blocks": False,  # the plan of the fit decides
     }
     return tuple(name for name in automatic.free if matters.get(name, many))
 

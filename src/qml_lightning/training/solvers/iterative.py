@@ -137,7 +137,7 @@ class Iterative:
 def prepared(basis: ReadyBasis, problem: Problem, recipe: Recipe, tell: Progress) -> Iterative:
     """Everything that does not depend on the ridge. A few structures are held out for early stopping."""
     settings = recipe.solver
-    n_small = min(settings.preconditioner_features, basis.maps[0].n_features)
+    n_small = recipe.small_features(len(basis.elements))
     n = len(problem.structures)
     n_held = min(n - 1, round(settings.held_out * n))
     order = torch.from_numpy(np.random.default_rng(recipe.seed).permutation(n))
