@@ -67,8 +67,9 @@ def test_each_element_gets_weights_of_its_own_where_they_cost_nothing(problem):
         plan = plan_fit(problem, shared, machine())
         assert not plan.own_weights
         assert plan.n_weights == 512
-    copper = crystals(3)
-    copper = replace(copper, structures=replace(copper.structures, numbers=torch.full_like(copper.structures.numbers, 29)))
+    alloy = crystals(3)
+    numbers = torch.full_like(alloy.structures.numbers, 29)
+    copper = replace(alloy, structures=replace(alloy.structures, numbers=numbers))
     assert not plan_fit(Problem.of(copper), iterates, machine()).own_weights
 
 

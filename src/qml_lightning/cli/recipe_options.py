@@ -179,8 +179,8 @@ class RecipeOptions:
     def _make_exact(self, base: Recipe, representation: Representation, precision: str | None) -> ExactRecipe:
         from ..exact import ExactRecipe
 
-        without: dict[str, object] = {"--features": self.features, "--solver": self.solver, "--own-weights": self.blocks}
-        without |= {"--accumulation": self.accumulation}
+        without: dict[str, object] = {"--features": self.features, "--solver": self.solver}
+        without |= {"--accumulation": self.accumulation, "--own-weights": self.blocks}
         without |= {"--ridge": self.ridge} if self.method == "oqml" else {"--threshold": self.threshold}
         if given := list(_given(without)):
             raise InputError(f"--method {self.method} does not use {', '.join(given)}. Leave it out.")
