@@ -201,10 +201,8 @@ class _Search:
         recipe = self.with_best_ridge(recipe)
         for name, steps in ((name, self._steps(name)) for name in ORDER if name in self.free):
             here = [partial(self._after, step) for step in steps]
-            there = _downhill(self._score, recipe, here, least_gain)
-            if name == "sigma" and there.features.sigma > recipe.features.sigma:
-                there = _downhill(self._score, recipe, here, max(least_gain, rules.LEAST_GAIN_OF_WIDER))
-            recipe = there
+            needed = max(least_gain, rules.LEAST_GAIN_OF_WIDTH) if name == "sigma" else least_gain
+            recipe = _downhill(self._score, recipe, here, needed)
         return recipe
 
     def _steps(self, name: str) -> list[Step]:
