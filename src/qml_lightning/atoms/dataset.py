@@ -59,6 +59,7 @@ class Dataset:
     frames: np.ndarray | None = None  # (structures,) number of each in its file, from 0; None: there is no file
     groups: np.ndarray | None = None  # (structures,) name of the group of each (config_type), "" for none
     files: np.ndarray | None = None  # (structures,) name of the file of each; None: there is one file, or none
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # further numbers by name, (structures, …)
 
     def __len__(self) -> int:
         return len(self.structures)
@@ -136,7 +137,8 @@ class Dataset:
         labels = self.labels.select(torch.from_numpy(index), self.structures.offsets)
         kept = {name: getattr(self, name) for name in ("frames", "groups", "files")}
         kept = {name: None if values is None else values[index] for name, values in kept.items()}
-        return Dataset(self.structures.select(index), labels, source, **kept)
+        columns = {name: values[index] for name, values in self.columns.items()}
+        return Dataset(self.structures.select(index), labels, source, **kept, columns=columns)
 
 
 def concatenate(datasets: Sequence[Dataset], name: str = "") -> Dataset:
@@ -176,6 +178,11 @@ def concatenate(datasets: Sequence[Dataset], name: str = "") -> Dataset:
         files=np.concatenate(
             [np.full(len(data), data.source.name) if data.files is None else data.files for data in datasets]
         ),
+        columns={
+            name: np.concatenate([data.columns[name] for data in datasets])
+            for name in datasets[0].columns
+            if all(name in data.columns for data in datasets)
+        },
     )
 
 

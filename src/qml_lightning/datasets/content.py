@@ -52,6 +52,7 @@ class Wanted:
     limit: int | None = None  # at most this many frames
     keys: LabelKeys = LabelKeys()
     labels: bool = True  # False: structures only
+    columns: tuple[str, ...] = ()  # keys of further numbers of each frame, read as they are
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Content:
     forces: np.ndarray | None = None  # (atoms, 3)
     stress: np.ndarray | None = None  # (frames, 3, 3)
     groups: np.ndarray | None = None  # (frames,) name of the group of each frame, "" for none
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # further numbers by key, (frames, …)
     keys: Mapping[str, str] = field(default_factory=dict)  # label → key of the file
     states: Mapping[str, np.ndarray] = field(default_factory=dict)  # charge, spin … → (frames,), NaN where not stated
     stated: Mapping[str, str] = field(default_factory=dict)  # energy, length, force, stress → unit that the file states
@@ -82,7 +84,8 @@ class Content:
         chosen = dict.fromkeys(PER_ATOM, atoms) | dict.fromkeys(PER_FRAME, index)
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: values[name][rows] for name, rows in chosen.items() if values[name] is not None}
-        return replace(self, states={name: state[index] for name, state in self.states.items()}, **arrays)
+        by_name = {name: {key: array[index] for key, array in values[name].items()} for name in ("states", "columns")}
+        return replace(self, **by_name, **arrays)
 
     @property
     def labelled(self) -> bool:

@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -88,9 +88,12 @@ def load(
     forces_key: str | None = None,
     stress_key: str | None = None,
     labels: Literal["optional", "required", "ignored"] = "optional",
+    columns: Sequence[str] = (),
     data_folder: str | os.PathLike[str] | None = None,
 ) -> Dataset:
     """Structures and labels in eV and Å, from one file or a public set (`datasets/several` reads several files)."""
+    if isinstance(columns, str):
+        raise InputError(f"Wanted a list of columns, got the text {columns!r}. Write [{columns!r}].")
     given = address(source)
     if split is not None and given.split not in (None, split):
         raise InputError(
@@ -104,6 +107,7 @@ def load(
         limit=limit,
         keys=LabelKeys(energy_key, forces_key, stress_key),
         labels=labels != "ignored",
+        columns=tuple(columns),
     )
     found = _find(given.target, data_folder)
     asked = {"energy": energy_unit, "length": length_unit, "force": force_unit, "stress": stress_unit}
@@ -127,7 +131,7 @@ def load(
         varies=states_that_vary(content.states),
         draws=(*([f"@{given.slice_text}"] if given.slice_text else ()), *([f"limit {limit}"] if limit else ())),
     )
-    return Dataset(structures, its_labels, source_of_data, content.rows, content.groups)
+    return Dataset(structures, its_labels, source_of_data, content.rows, content.groups, columns=content.columns)
 
 
 def from_ase(
@@ -136,6 +140,7 @@ def from_ase(
     energy_key: str | None = None,
     forces_key: str | None = None,
     stress_key: str | None = None,
+    columns: Sequence[str] = (),
     name: str = "ASE structures",
 ) -> Dataset:
     """Structures in memory, with labels in eV and Å from their calculators, `info` or `arrays`."""
@@ -144,7 +149,7 @@ def from_ase(
         raise InputError("Wanted at least one structure, got none.")
     for row, atoms in enumerate(listed):
         _refuse_stale(atoms, f"{name}, frame {row}")
-    wanted = Wanted(keys=LabelKeys(energy_key, forces_key, stress_key))
+    wanted = Wanted(keys=LabelKeys(energy_key, forces_key, stress_key), columns=tuple(columns))
     content = content_of_atoms(list(enumerate(listed)), wanted, name)
     structures, labels, notes = structures_and_labels(content, catalogue.EV, name)
     notes = (*content.notes, *notes, *look_at(content, structures, labels, name))
@@ -158,7 +163,7 @@ def from_ase(
         notes=notes,
         varies=states_that_vary(content.states),
     )
-    return Dataset(structures, labels, source, content.rows, content.groups)
+    return Dataset(structures, labels, source, content.rows, content.groups, columns=content.columns)
 
 
 def _refuse_stale(atoms: Atoms, where: str) -> None:

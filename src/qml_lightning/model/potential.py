@@ -19,11 +19,12 @@ from .baseline import Baseline
 from .basis import Basis, ReadyBasis
 from .committee import Committee
 from .features import columns_of
-from .predictor import LocalModel, Prediction, Predictor
+from .predictor import Prediction, Predictor
 from .projection import Projection
 from .provenance import Provenance
 from .recipe import Precision, Recipe
 from .repulsion import Repulsion
+from .surroundings import LocalModel
 
 if TYPE_CHECKING:
     from ase import Atoms
