@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, exact
-    from .api import evaluate, fit, load
+    from .api import evaluate, fit, fit_properties, load
     from .atoms.dataset import Dataset
     from .atoms.structures import Labels, Structures, structures_from_ase
     from .datasets import load as load_dataset
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from .model.metrics import Metrics
     from .model.potential import Potential
     from .model.predictor import Prediction
+    from .model.properties import PropertyModel
     from .model.recipe import Recipe
     from .study.learning_curve import learning_curve
 
@@ -27,10 +28,12 @@ _HOMES = {
     "Metrics": ("model.metrics", "Metrics"),
     "Potential": ("model.potential", "Potential"),
     "Prediction": ("model.predictor", "Prediction"),
+    "PropertyModel": ("model.properties", "PropertyModel"),
     "Recipe": ("model.recipe", "Recipe"),
     "Structures": ("atoms.structures", "Structures"),
     "evaluate": ("api", "evaluate"),
     "fit": ("api", "fit"),
+    "fit_properties": ("api", "fit_properties"),
     "learning_curve": ("study.learning_curve", "learning_curve"),
     "load": ("api", "load"),
     "load_dataset": ("datasets", "load"),
@@ -44,12 +47,14 @@ __all__ = [
     "Metrics",
     "Potential",
     "Prediction",
+    "PropertyModel",
     "Recipe",
     "Structures",
     "datasets",
     "evaluate",
     "exact",
     "fit",
+    "fit_properties",
     "learning_curve",
     "load",
     "load_dataset",

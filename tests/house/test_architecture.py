@@ -26,13 +26,15 @@ kernels: contract harmonics reference.pullback reference.fchl19 reference.densit
   triton.rows triton.tangents triton.geometry triton.harmonics triton.density triton.triple triton.fchl19
   triton.jacobian triton.ahead triton
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
-  posterior
+  posterior several
   disk.tiles disk.solve disk
 model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
-  baseline repulsion basis surroundings committee provenance predictor potential module file metrics
+  baseline repulsion basis surroundings committee provenance predictor properties potential module file
+  property_file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
   checkpoint shared_gather uncertainty solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
+  properties
 datasets: usage archive xyz_sizes content npz frames citations entries unit_hints doubts downloads catalogue readers
   several writers
 exact: recipe groups covariance potential file fit
@@ -49,6 +51,7 @@ LOOKS_AHEAD = {
     ("model.potential", "api"),
     ("model.potential", "adapters.ase"),
     ("model.potential", "model.module"),
+    ("model.properties", "model.property_file"),
     ("model.predictor", "model.potential"),
 }
 

@@ -84,8 +84,9 @@ class Content:
         chosen = dict.fromkeys(PER_ATOM, atoms) | dict.fromkeys(PER_FRAME, index)
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: values[name][rows] for name, rows in chosen.items() if values[name] is not None}
-        by_name = {name: {key: array[index] for key, array in values[name].items()} for name in ("states", "columns")}
-        return replace(self, **by_name, **arrays)
+        states = {name: state[index] for name, state in self.states.items()}
+        columns = {name: column[index] for name, column in self.columns.items()}
+        return replace(self, states=states, columns=columns, **arrays)
 
     @property
     def labelled(self) -> bool:

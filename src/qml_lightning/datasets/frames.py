@@ -237,7 +237,7 @@ def _key(tables: Sequence[Table], asked: str | None, usual: tuple[str, ...], nam
 
 
 def _column(tables: Sequence[Table], key: str, rows: np.ndarray, name: str) -> np.ndarray:
-    """Numbers under `key` of all frames, (frames, …); an InputError if a frame has none, or other shapes than others."""
+    """Numbers under `key` of all frames, (frames, …); an InputError if a frame has none or another shape."""
     small = _key(tables, key, (), name)
     found = [table.get(str(small)) for table in tables]
     if (missing := next((row for row, one in zip(rows, found, strict=True) if one is None), None)) is not None:
