@@ -210,7 +210,7 @@ class PropertyPredictor:
         return pairs, Surroundings.of(self.basis, element, pairs.segments, pairs.vector)
 
     def _local(self, which: int) -> LocalModel:
-        weights = self.basis.like(self.model.weights[:, which])
+        weights = self.basis.like(self.model.weights[:, which]).contiguous()
         return lambda e, rho: self.basis.kernels.energy_and_slope(
             self.basis.maps[e], rho, weights[self.basis.columns(e)]
         )
