@@ -336,7 +336,10 @@ def save(potential: Model, path: str | Path, *, overwrite: bool = False) -> None
 def load(path: str | Path) -> AnyPotential:
     """The potential that `save` wrote, of either kind. Nothing in the file is executed."""
     if features_file.read_header(path).get("kind") == property_file.KIND:
-        raise InputError(f"{path} is a model of properties, not a potential. Read it with PropertyModel.load.")
+        raise InputError(
+            f"{path} is a model of properties, not a potential. The commands predict, evaluate and info take it; in "
+            "Python read it with PropertyModel.load."
+        )
     with open_tensors(path, features_file.FORMAT, features_file.FORMAT_VERSION, "model") as (header, file):
         exact = header.get("kind", "features") == "exact"
         return exact_file.read_potential(header, file) if exact else features_file.read_potential(header, file)

@@ -43,8 +43,8 @@ study: trends learning_curve tuning label_check stress_check statistics selectio
 adapters: ase ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run lammps.external lammps
 dynamics: ensembles restart files watch known_ground run holes
 report: style page data_page card points figures model_page summary curve response
-cli: screen failures config options recipe_options tables portions overlap md check data datasets evaluate info lammps
-  learning_curve merge predict report select train tune update
+cli: screen failures config options recipe_options tables portions overlap md check data datasets properties evaluate info
+  lammps learning_curve merge predict report select train tune update
 """
 # Convenience methods of a potential reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ..exact import ExactPotential
     from ..model.potential import Potential
     from ..model.predictor import Predictor
+    from ..model.properties import PropertyModel
     from ..model.recipe import Precision
 
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
@@ -87,7 +88,11 @@ class DataOptions:
     ] = None  # fmt: skip
 
     def load(
-        self, source: str | Sequence[str], *, labels: Literal["optional", "required", "ignored"] = "required"
+        self,
+        source: str | Sequence[str],
+        *,
+        labels: Literal["optional", "required", "ignored"] = "required",
+        columns: Sequence[str] = (),
     ) -> Dataset:
         """The data set of one source or several. Warnings are printed."""
         from ..datasets import load
@@ -103,6 +108,7 @@ class DataOptions:
                 forces_key=self.forces_key,
                 stress_key=self.stress_key,
                 labels=labels,
+                columns=columns,
                 data_folder=self.data_folder,
             )
 
@@ -231,6 +237,14 @@ def load_potential(model: Path) -> Potential | ExactPotential:
     from ..api import load
 
     return load(model)
+
+
+def load_properties(model: Path) -> PropertyModel | None:
+    """The model of properties in a file; None if the file holds a potential."""
+    from ..model import property_file
+    from ..model.file import read_header
+
+    return property_file.load(model) if read_header(model).get("kind") == property_file.KIND else None
 
 
 def load_features(model: Path) -> Potential:
