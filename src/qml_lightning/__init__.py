@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, exact
+    from .adapters.delta import past_calculator
     from .api import evaluate, fit, fit_properties, load
     from .atoms.dataset import Dataset
     from .atoms.structures import Labels, Structures, structures_from_ase
@@ -37,6 +38,7 @@ _HOMES = {
     "learning_curve": ("study.learning_curve", "learning_curve"),
     "load": ("api", "load"),
     "load_dataset": ("datasets", "load"),
+    "past_calculator": ("adapters.delta", "past_calculator"),
     "structures_from_ase": ("atoms.structures", "structures_from_ase"),
 }
 # Public name → module.
@@ -58,6 +60,7 @@ __all__ = [
     "learning_curve",
     "load",
     "load_dataset",
+    "past_calculator",
     "recipes",
     "structures_from_ase",
 ]

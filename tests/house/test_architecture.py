@@ -40,16 +40,17 @@ datasets: usage archive xyz_sizes content npz frames citations entries unit_hint
 exact: recipe groups covariance potential file fit
 api
 study: trends learning_curve tuning label_check stress_check statistics selection vibrations
-adapters: ase ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run lammps.external lammps
+adapters: ase delta ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run lammps.external lammps
 dynamics: ensembles restart files watch known_ground run holes
 report: style page data_page card points figures model_page summary curve response
-cli: screen failures config options recipe_options tables portions overlap md check data datasets properties evaluate info
-  lammps learning_curve merge predict report select train tune update
+cli: screen failures config options recipe_options tables portions overlap md check data datasets properties evaluate
+  info lammps learning_curve merge predict report select train tune update
 """
 # Convenience methods of a potential reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {
     ("model.potential", "api"),
     ("model.potential", "adapters.ase"),
+    ("model.potential", "adapters.delta"),
     ("model.potential", "model.module"),
     ("model.properties", "model.property_file"),
     ("model.predictor", "model.potential"),

@@ -73,7 +73,7 @@ def command(
             show(property_table(f"{model.name} on {len(held_out):,} structures of {' '.join(data)}", errors))
         return
     predictor = machine.predictor(model)
-    dataset = reading.load(data)
+    dataset = reading.suited_to(predictor.potential).load(data)
     metrics, prediction = evaluate_all(predictor, dataset)
     if report is not None:
         write_report(report, predictor.potential, dataset, prediction, overwrite=overwrite)

@@ -38,6 +38,8 @@ With --uncertainty, a frame also gets the standard deviation of its energy (ener
 its energy (energies_uncertainty) and of a component of its force (forces_uncertainty). That needs a model with a
 committee: train --committee 8.
 
+A model that was trained with --baseline adds its predictions to the energies of that name in DATA, and writes the sums.
+
 A model of `properties` writes these, under their names, instead of energies and forces.
 
 [bold]Examples[/bold]
@@ -72,16 +74,18 @@ def command(
         _properties(properties, data, output, reading, machine, uncertainty, overwrite, as_json)
         return
     predictor = machine.predictor(model)
-    structures = reading.load(data, labels="ignored").structures
+    dataset = reading.suited_to(predictor.potential).load(data, labels="ignored")
+    structures, added = dataset.structures, dataset.baseline is not None
     prediction = predict_all(predictor, structures, forces=True, stress=structures.has_volume, uncertainty=uncertainty)
 
     writers.write_predictions(
         output,
         structures,
-        energies=prediction.energies,
-        forces=prediction.forces,
-        stress=prediction.stress,
-        atom_energies=prediction.atom_energies,
+        energies=prediction.energies if dataset.baseline is None else prediction.energies + dataset.baseline,
+        # forces and energies of atoms of the baseline are not known
+        forces=None if added else prediction.forces,
+        stress=None if added else prediction.stress,
+        atom_energies=None if added else prediction.atom_energies,
         more={
             "energy_uncertainty": prediction.energy_uncertainty,
             "energies_uncertainty": prediction.atom_energy_uncertainty,
@@ -93,6 +97,8 @@ def command(
         show_json({"output": str(output), "structures": len(structures), "atoms": structures.n_atoms})
         return
     what = "energies, forces and stress" if structures.has_volume else "energies and forces"
+    if corrects := predictor.potential.corrects:
+        what = "energies" if added else f"corrections of {corrects}: {what}"
     show(f"{what.capitalize()} of {len(structures):,} structures ({structures.n_atoms:,} atoms) are in {output}.")
 
 

@@ -71,6 +71,8 @@ def command(
     from ..exact import ExactRecipe
 
     check_output(model, overwrite)
+    if reading.baseline:
+        raise InputError("--baseline is for energies. Subtract a baseline of a property in the file, as another key.")
     kinds = _kinds(_listed(properties), _listed(intensive), _listed(dipole))
     chosen = recipe.automatic(machine.precision)
     if isinstance(chosen, ExactRecipe):

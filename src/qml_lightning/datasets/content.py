@@ -130,6 +130,27 @@ def structures_and_labels(content: Content, units: Units, name: str) -> tuple[St
     return structures, labels, notes
 
 
+def past_column(
+    labels: Labels, content: Content, key: str | None, energy_in_ev: float, name: str
+) -> tuple[Labels, Tensor | None]:
+    """Labels less the energies of a cheaper method under `key`, and these energies in eV; both as they are without."""
+    if not key:
+        return labels, None
+    column = content.columns[key]
+    if column.reshape(len(column), -1).shape[1] != 1:
+        raise InputError(f"{name}: wanted an energy for each frame in the baseline {key}, got {column.shape}.")
+    if labels.forces is not None or labels.stress is not None:
+        kinds = " and ".join(kind for kind in labels.kinds if kind != "energies")
+        raise InputError(
+            f"{name} has {kinds} as well, of which the baseline {key} says nothing. Leave them out (--forces-key "
+            '"" and --stress-key "", in Python forces_key=""), or subtract an ASE calculator (past_calculator).'
+        )
+    cheaper = torch.from_numpy(column.reshape(-1).astype(np.float64) * energy_in_ev)
+    if not bool(cheaper.isfinite().all()):
+        raise InputError(f"{name}: the baseline {key} has values that are not finite. Remove these frames.")
+    return (labels if labels.energies is None else replace(labels, energies=labels.energies - cheaper)), cheaper
+
+
 def as_stress(values: np.ndarray, what: str) -> np.ndarray:
     """Stress as (…, 3, 3), from 3×3 matrices, nine numbers, or six numbers in Voigt order (xx, yy, zz, yz, xz, xy)."""
     values = np.asarray(values, np.float64)
