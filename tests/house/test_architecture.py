@@ -39,8 +39,9 @@ datasets: usage archive xyz_sizes content npz frames citations entries unit_hint
   several writers
 exact: recipe groups covariance potential file fit
 api
-study: trends learning_curve tuning label_check stress_check statistics selection vibrations
-adapters: ase delta ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run lammps.external lammps
+study: trends learning_curve tuning label_check stress_check statistics selection vibrations infrared
+adapters: ase delta dipoles ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run
+  lammps.external lammps
 dynamics: ensembles restart files watch known_ground run holes
 report: style page data_page card points figures model_page summary curve response
 cli: screen failures config options recipe_options tables portions overlap md check data datasets properties evaluate
