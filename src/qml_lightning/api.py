@@ -146,7 +146,9 @@ class Request:
             return replace(fit_exact(problem, self.recipe, self.compute, tell), trained_on=trained_on)
         made = fit_features(problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell)
         cutoff = made.recipe.representation.cutoff
-        below = Repulsion.below(problem.structures, made.elements, cutoff) if self.repulsion else None
+        # the method that a correction is added to has a repulsion of its own
+        wanted = self.repulsion and not made.corrects
+        below = Repulsion.below(problem.structures, made.elements, cutoff) if wanted else None
         return replace(made, trained_on=trained_on, repulsion=below)
 
 
@@ -217,7 +219,8 @@ def fit(
     `reference_energies`: eV by atomic number; by default from least squares.
     `outliers`: frames whose labels contradict all the others are not looked for ("keep"), or named in a warning and
     refused where they would ruin the fit ("tell"), or named and left out ("drop"), or refused ("stop").
-    `repulsion`: pairs of atoms closer than any in the data repel each other, where the learnt energy has no meaning.
+    `repulsion`: pairs of atoms closer than any in the data repel each other, where the learnt energy has no meaning; a
+    correction to a baseline has none.
     `committee`: members drawn from the posterior, 8 say, that tell how uncertain predictions are; 0: none.
     `basis`: a potential whose axes and feature maps to use, so that the equations of both can be added.
     `equations`: file to keep the equations in (one that exists only with `overwrite`).

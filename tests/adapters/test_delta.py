@@ -71,6 +71,7 @@ def without_forces(frames: list) -> list:
 def test_the_sum_with_a_calculator_gives_energies_and_forces_of_the_better_method():
     potential = qml.fit(qml.past_calculator(frames_of(40), EMT()), recipe(n_features=512, rank=64))
     assert potential.corrects == "calculator EMT"
+    assert potential.repulsion is None  # that of EMT is enough
     atoms = frames_of(1, seed=900)[0]
     wanted = atoms.get_potential_energy(), atoms.get_forces()
     atoms.calc = potential.calculator(baseline=EMT())
