@@ -28,7 +28,7 @@ UNITS: dict[str, tuple[str, float]] = {
     "U": ("meV", HARTREE), "H": ("meV", HARTREE), "G": ("meV", HARTREE), "Cv": ("cal/mol/K", 1.0),
 }  # fmt: skip
 INTENSIVE = ("mu", "homo", "lumo", "gap")
-CELLS = ((1000, 8192), (4000, 8192), (16_000, 8192), (16_000, 16384), (64_000, 16384))
+CELLS = ((1000, 8192), (4000, 8192), (16_000, 8192), (64_000, 8192), (16_000, 16384))
 CUSTOMARY = PUBLISHED["qm9_properties"]["models"]["chemical accuracy"]
 
 

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 # A sum over atoms, a mean over atoms, or Σ charge · position with charges that depend on the environment.
 Kind = Literal["extensive", "intensive", "dipole"]
 KINDS: tuple[Kind, ...] = ("extensive", "intensive", "dipole")
+# Atoms whose features are in memory at once.
+ATOMS_OF_FEATURES = 256
 
 
 @dataclass(frozen=True)
@@ -200,9 +202,16 @@ class PropertyPredictor:
             structures = structures_from_ase(structures)
         for index in batches(structures.counts, ATOMS_AT_ONCE):
             part = structures.select(index)
-            _, around = self._around(part)
-            values = [around.values(self._local(k))[0] for k in range(len(self.model.properties))]
-            yield part, torch.stack(values).cpu()
+            yield part, self._values(self._around(part)[1]).T.cpu()
+
+    def _values(self, around: Surroundings) -> Tensor:
+        """Learnt share of each atom in each property, (atoms, properties): the features serve all of them."""
+        basis, weights = self.basis, self.model.weights.to(self.basis.device)
+        out = torch.zeros(len(around.rho), len(self.model.properties), dtype=torch.float64, device=basis.device)
+        for e, rho in enumerate(around.of_elements):
+            for at, some in zip(around.atoms[e].split(ATOMS_OF_FEATURES), rho.split(ATOMS_OF_FEATURES), strict=True):
+                out[at] = basis.kernels.features(basis.maps[e], some).double() @ weights[basis.columns(e)]
+        return out
 
     def _around(self, structures: Structures) -> tuple[Pairs, Surroundings]:
         pairs = pairs_within(structures, self.basis.arguments.cutoff, self.basis.elements)
