@@ -101,12 +101,13 @@ def draw(entries: list[Entry]) -> Any:
         if name == "U0":
             axis.plot([paper["n_train"]], [paper["models"]["paper, SORF"]], "X", color=ORANGE, label="paper, SORF")
         both_logarithmic(axis, sorted({n for curve in curves.values() for n in curve}))
-        axis.tick_params(axis="both", labelsize=5.5)
+        axis.tick_params(axis="both", which="both", labelsize=5.5)
         axis.set_ylabel(f"MAE / {unit}", fontsize=6.5)
         title(axis, name)
     for axis in axes[-4:]:
         axis.set_xlabel("training molecules", fontsize=6.5)
-    axes[0].legend(fontsize=5.5)
+    for axis in (axes[0], axes[list(UNITS).index("U0")]):
+        axis.legend(fontsize=5)
     return figure
 
 
