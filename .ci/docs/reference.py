@@ -7,7 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-FIRST = ("load_dataset", "fit", "evaluate", "load", "learning_curve", "structures_from_ase")
+FIRST = (
+    "load_dataset", "fit", "evaluate", "load", "learning_curve", "fit_properties", "past_calculator",
+    "structures_from_ase",
+)  # fmt: skip
 FIELD = re.compile(r"^    (\w+): ([^=#\n]+?)(?: = [^#\n]+)?(?:  # (.*))?$", re.MULTILINE)
 
 ADVICE = """# Reference

@@ -36,6 +36,7 @@ from qml_lightning.model.predictor import Predictor, forces_from
 from qml_lightning.model.projection import atoms_of_elements, lift, project
 from qml_lightning.model.representations import fchl19 as representations
 from qml_lightning.model.representations.density import SHORT_DENSITY
+from qml_lightning.study.infrared import infrared
 from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
@@ -66,6 +67,7 @@ __all__ = [
     "facts",
     "find_outliers",
     "gram_rate",
+    "infrared",
     "instruction_set",
     "kept_rows",
     "kernels_in_use",

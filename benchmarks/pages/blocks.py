@@ -10,11 +10,14 @@ from ..harness.places import ROOT
 from ..speed import gpu_kernels, gpu_predicted, lammps
 from ..studies import (
     ablation,
+    delta,
+    dipoles,
     distributed,
     energy_noise,
     gram_precision,
     monte_carlo_errors,
     outliers,
+    qm9_properties,
     smooth_cutoff,
     uncertainty,
 )
@@ -38,6 +41,9 @@ BLOCKS: dict[str, Block] = {
     "outliers": tables_of(outliers.OUTLIERS),
     "smooth_cutoff": tables_of(smooth_cutoff.SMOOTH_CUTOFF),
     "uncertainty": tables_of(uncertainty.UNCERTAINTY),
+    "qm9_properties": tables_of(qm9_properties.QM9_PROPERTIES),
+    "delta": tables_of(delta.DELTA),
+    "dipoles": tables_of(dipoles.DIPOLES),
     "lammps": tables_of(lammps.LAMMPS),
     "gpu_kernels": tables_of(gpu_kernels.GPU_KERNELS),
     "gpu_predicted": tables_of(gpu_predicted.GPU_PREDICTED),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from .ablation import ABLATION, DENSITY_ABLATION
 from .accuracy import ACCURACY
 from .choice import CHOICE
+from .delta import DELTA
+from .dipoles import DIPOLES
 from .distributed import DISTRIBUTED
 from .energy_noise import ENERGY_NOISE
 from .exact import EXACT
@@ -17,13 +19,14 @@ from .out_of_core import OUT_OF_CORE
 from .outliers import OUTLIERS
 from .own_weights import OWN_WEIGHTS
 from .precision import PRECISION
+from .qm9_properties import QM9_PROPERTIES
 from .ranks import RANKS
 from .ridges import RIDGES
 from .smooth_cutoff import SMOOTH_CUTOFF
 from .uncertainty import UNCERTAINTY
 
 BENCHMARKS = (
-    ABLATION, ACCURACY, CHOICE, DENSITY_ABLATION, DISTRIBUTED, ENERGY_NOISE, EXACT, FEATURE_MAPS, GRAM_PRECISION,
-    ITERATIVE, MONTE_CARLO, MONTE_CARLO_ERRORS, OUT_OF_CORE, OUTLIERS, OWN_WEIGHTS, PRECISION, RANKS, RIDGES,
-    SMOOTH_CUTOFF, UNCERTAINTY,
+    ABLATION, ACCURACY, CHOICE, DELTA, DENSITY_ABLATION, DIPOLES, DISTRIBUTED, ENERGY_NOISE, EXACT, FEATURE_MAPS,
+    GRAM_PRECISION, ITERATIVE, MONTE_CARLO, MONTE_CARLO_ERRORS, OUTLIERS, OUT_OF_CORE, OWN_WEIGHTS, PRECISION,
+    QM9_PROPERTIES, RANKS, RIDGES, SMOOTH_CUTOFF, UNCERTAINTY,
 )  # fmt: skip

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from . import datasets, exact
-    from .api import evaluate, fit, load
+    from .adapters.delta import past_calculator
+    from .api import evaluate, fit, fit_properties, load
     from .atoms.dataset import Dataset
     from .atoms.structures import Labels, Structures, structures_from_ase
     from .datasets import load as load_dataset
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from .model.metrics import Metrics
     from .model.potential import Potential
     from .model.predictor import Prediction
+    from .model.properties import PropertyModel
     from .model.recipe import Recipe
     from .study.learning_curve import learning_curve
 
@@ -27,13 +29,16 @@ _HOMES = {
     "Metrics": ("model.metrics", "Metrics"),
     "Potential": ("model.potential", "Potential"),
     "Prediction": ("model.predictor", "Prediction"),
+    "PropertyModel": ("model.properties", "PropertyModel"),
     "Recipe": ("model.recipe", "Recipe"),
     "Structures": ("atoms.structures", "Structures"),
     "evaluate": ("api", "evaluate"),
     "fit": ("api", "fit"),
+    "fit_properties": ("api", "fit_properties"),
     "learning_curve": ("study.learning_curve", "learning_curve"),
     "load": ("api", "load"),
     "load_dataset": ("datasets", "load"),
+    "past_calculator": ("adapters.delta", "past_calculator"),
     "structures_from_ase": ("atoms.structures", "structures_from_ase"),
 }
 # Public name → module.
@@ -44,15 +49,18 @@ __all__ = [
     "Metrics",
     "Potential",
     "Prediction",
+    "PropertyModel",
     "Recipe",
     "Structures",
     "datasets",
     "evaluate",
     "exact",
     "fit",
+    "fit_properties",
     "learning_curve",
     "load",
     "load_dataset",
+    "past_calculator",
     "recipes",
     "structures_from_ase",
 ]

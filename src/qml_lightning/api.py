@@ -12,6 +12,7 @@ import torch
 
 from .atoms.dataset import Dataset
 from .atoms.fingerprints import geometry_fingerprints
+from .atoms.structures import Labels
 from .datasets.readers import from_ase
 from .errors import InputError
 from .exact import ExactPotential, ExactRecipe
@@ -23,18 +24,22 @@ from .machine.progress import Progress, silent
 from .machine.ranks import Ranks
 from .machine.tensors import open_tensors
 from .model import file as features_file
+from .model import property_file
 from .model.basis import Basis
 from .model.metrics import Metrics
 from .model.metrics import evaluate as evaluate_dataset
 from .model.potential import Model, Potential
 from .model.predictor import Predictor
+from .model.properties import Kind, PropertyModel
 from .model.recipe import AUTOMATIC, Automatic, Recipe, RecipeChanges, changed
 from .model.repulsion import Repulsion
 from .training.bad_frames import CHOICES, OnOutliers, Screened, screened, warn
 from .training.fit import fit as fit_features
 from .training.keep import SECONDS, Keep
 from .training.plan import Plan, plan_fit, refuse_impossible
-from .training.problem import Learn, Problem
+from .training.problem import Learn, Problem, usable_structures
+from .training.properties import PropertyProblem, checked_targets
+from .training.properties import fit_properties as train_properties
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -141,7 +146,9 @@ class Request:
             return replace(fit_exact(problem, self.recipe, self.compute, tell), trained_on=trained_on)
         made = fit_features(problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell)
         cutoff = made.recipe.representation.cutoff
-        below = Repulsion.below(problem.structures, made.elements, cutoff) if self.repulsion else None
+        # the method that a correction is added to has a repulsion of its own
+        wanted = self.repulsion and not made.corrects
+        below = Repulsion.below(problem.structures, made.elements, cutoff) if wanted else None
         return replace(made, trained_on=trained_on, repulsion=below)
 
 
@@ -212,7 +219,8 @@ def fit(
     `reference_energies`: eV by atomic number; by default from least squares.
     `outliers`: frames whose labels contradict all the others are not looked for ("keep"), or named in a warning and
     refused where they would ruin the fit ("tell"), or named and left out ("drop"), or refused ("stop").
-    `repulsion`: pairs of atoms closer than any in the data repel each other, where the learnt energy has no meaning.
+    `repulsion`: pairs of atoms closer than any in the data repel each other, where the learnt energy has no meaning; a
+    correction to a baseline has none.
     `committee`: members drawn from the posterior, 8 say, that tell how uncertain predictions are; 0: none.
     `basis`: a potential whose axes and feature maps to use, so that the equations of both can be added.
     `equations`: file to keep the equations in (one that exists only with `overwrite`).
@@ -229,6 +237,73 @@ def fit(
         warn(result)
         data = result.data
     return request.fit(request.problem(data), progress or silent)
+
+
+class PropertyOptions(RecipeChanges, total=False):
+    """Keywords of `fit_properties`: settings of the recipe by name, and the machine."""
+
+    device: torch.device | str
+    kernels: str | None  # name of a back-end; None: the best one
+    memory_limit: int | None  # bytes that the process may have in memory
+
+
+def fit_properties(
+    data: Data,
+    properties: Mapping[str, Any] | Sequence[str],
+    *,
+    kinds: Mapping[str, Kind] | None = None,
+    recipe: Recipe | Automatic = AUTOMATIC,
+    progress: Progress | None = None,
+    **options: Unpack[PropertyOptions],
+) -> PropertyModel:
+    """A model of several properties of molecules or crystals, all from one pass over the structures.
+
+    `data`: a data set, or structures of ASE. Energies and forces in it are not looked at.
+    `properties`: values by name, (structures,) or (structures, 3) for a dipole; or names of columns of the data set
+    (`load_dataset(…, columns=…)`), or of entries of `info` of ASE. Each keeps its own unit.
+    `kinds`: by name "extensive" (a sum over atoms, which is the default), "intensive" (a mean over atoms) or "dipole"
+    (Σ charge · position, of neutral molecules; the default for vectors).
+    `recipe`: what is free is chosen for the first scalar; settings by name as in `fit`. The ridge is chosen for each
+    property apart unless it is given by name.
+    `device`, `kernels`, `memory_limit`: as in `fit`.
+    """
+    if unknown := set(options) - PropertyOptions.__annotations__.keys():
+        names = ", ".join(PropertyOptions.__annotations__)
+        raise TypeError(f"fit_properties has no option {', '.join(sorted(unknown))}. It has {names}.")
+    settings = {name: value for name, value in options.items() if name in RecipeChanges.__annotations__}
+    changed_recipe = _changed(recipe, cast(RecipeChanges, settings))
+    assert isinstance(changed_recipe, (Recipe, Automatic))
+    changed_recipe.check()
+    compute = Compute(options.get("device", "cpu"), options.get("kernels"), Memory(options.get("memory_limit")))
+    problem = property_problem(data, properties, kinds)
+    ridge = options.get("ridge")
+    return train_properties(problem, changed_recipe, ridge=ridge, compute=compute, tell=progress or silent)
+
+
+def property_problem(
+    data: Data, properties: Mapping[str, Any] | Sequence[str], kinds: Mapping[str, Kind] | None = None
+) -> PropertyProblem:
+    """Structures with the properties to learn, checked."""
+    if isinstance(properties, str):
+        raise InputError(f"Wanted a list of properties, got the text {properties!r}. Write [{properties!r}].")
+    listed = [] if isinstance(properties, Mapping) else list(properties)
+    if not isinstance(data, (Dataset, str, Path)):
+        # other labels of the frames are not looked at: they may be of any unit
+        data = from_ase(data, energy_key="", forces_key="", stress_key="", columns=listed)
+    data = _dataset(data)
+    if isinstance(properties, Mapping):
+        values = dict(properties)
+    elif missing := [name for name in listed if name not in data.columns]:
+        have = ", ".join(data.columns) or "none"
+        raise InputError(
+            f"{data.source.name} was read without the columns {', '.join(missing)} (it has {have}). Read them: "
+            f"load_dataset(…, columns={listed})."
+        )
+    else:
+        values = {name: data.columns[name] for name in listed}
+    structures = usable_structures(replace(data, labels=Labels()))
+    return PropertyProblem.with_references(structures, checked_targets(structures, values, kinds or {}),
+                                           data.source.as_dict())  # fmt: skip
 
 
 def evaluate(potential: Model | Predictor, data: Data) -> Metrics:
@@ -263,6 +338,11 @@ def save(potential: Model, path: str | Path, *, overwrite: bool = False) -> None
 
 def load(path: str | Path) -> AnyPotential:
     """The potential that `save` wrote, of either kind. Nothing in the file is executed."""
+    if features_file.read_header(path).get("kind") == property_file.KIND:
+        raise InputError(
+            f"{path} is a model of properties, not a potential. The commands predict, evaluate and info take it; in "
+            "Python read it with PropertyModel.load."
+        )
     with open_tensors(path, features_file.FORMAT, features_file.FORMAT_VERSION, "model") as (header, file):
         exact = header.get("kind", "features") == "exact"
         return exact_file.read_potential(header, file) if exact else features_file.read_potential(header, file)

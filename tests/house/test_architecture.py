@@ -26,29 +26,34 @@ kernels: contract harmonics reference.pullback reference.fchl19 reference.densit
   triton.rows triton.tangents triton.geometry triton.harmonics triton.density triton.triple triton.fchl19
   triton.jacobian triton.ahead triton
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
-  posterior
+  posterior several
   disk.tiles disk.solve disk
 model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
-  baseline repulsion basis committee provenance predictor potential module file metrics
+  baseline repulsion basis surroundings committee provenance predictor properties potential module file
+  property_file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
   checkpoint shared_gather uncertainty solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
+  properties
 datasets: usage archive xyz_sizes content npz frames citations entries unit_hints doubts downloads catalogue readers
   several writers
 exact: recipe groups covariance potential file fit
 api
-study: trends learning_curve tuning label_check stress_check statistics selection vibrations
-adapters: ase ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run lammps.external lammps
+study: trends learning_curve tuning label_check stress_check statistics selection vibrations infrared
+adapters: ase delta dipoles ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run
+  lammps.external lammps
 dynamics: ensembles restart files watch known_ground run holes
 report: style page data_page card points figures model_page summary curve response
-cli: screen failures config options recipe_options tables portions overlap md check data datasets evaluate info lammps
-  learning_curve merge predict report select train tune update
+cli: screen failures config options recipe_options tables portions overlap md check data datasets properties evaluate
+  info lammps learning_curve merge predict report select train tune update
 """
 # Convenience methods of a potential reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {
     ("model.potential", "api"),
     ("model.potential", "adapters.ase"),
+    ("model.potential", "adapters.delta"),
     ("model.potential", "model.module"),
+    ("model.properties", "model.property_file"),
     ("model.predictor", "model.potential"),
 }
 

@@ -32,6 +32,7 @@ class Source:
     varies: tuple[str, ...] = ()  # charge, spin …: states that are not modelled and differ between the structures
     draws: tuple[str, ...] = ()  # subsample(100, seed=1) …
     parts: tuple[Source, ...] = ()  # of a concatenation
+    baseline: str = ""  # cheaper method, a column or a calculator, that was subtracted from the labels; "": none
 
     def as_dict(self) -> dict[str, object]:
         """Plain dictionaries, lists, strings and numbers, for JSON. Of the path only the name of the file is kept.
@@ -59,6 +60,8 @@ class Dataset:
     frames: np.ndarray | None = None  # (structures,) number of each in its file, from 0; None: there is no file
     groups: np.ndarray | None = None  # (structures,) name of the group of each (config_type), "" for none
     files: np.ndarray | None = None  # (structures,) name of the file of each; None: there is one file, or none
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # further numbers by name, (structures, …)
+    baseline: Tensor | None = None  # (structures,) eV, energies of a cheaper method that are not in the labels any more
 
     def __len__(self) -> int:
         return len(self.structures)
@@ -136,7 +139,9 @@ class Dataset:
         labels = self.labels.select(torch.from_numpy(index), self.structures.offsets)
         kept = {name: getattr(self, name) for name in ("frames", "groups", "files")}
         kept = {name: None if values is None else values[index] for name, values in kept.items()}
-        return Dataset(self.structures.select(index), labels, source, **kept)
+        columns = {name: values[index] for name, values in self.columns.items()}
+        baseline = None if self.baseline is None else self.baseline[torch.from_numpy(index)]
+        return Dataset(self.structures.select(index), labels, source, **kept, columns=columns, baseline=baseline)
 
 
 def concatenate(datasets: Sequence[Dataset], name: str = "") -> Dataset:
@@ -154,6 +159,10 @@ def concatenate(datasets: Sequence[Dataset], name: str = "") -> Dataset:
     }
     counts = torch.cat([data.structures.counts for data in datasets])
     sources = tuple(data.source for data in datasets)
+    if len(baselines := {source.baseline for source in sources}) > 1:
+        named = " and ".join(sorted(repr(name) for name in baselines))
+        raise InputError(f"Different baselines were subtracted from the labels: {named}. Subtract the same from all.")
+    energies = [data.baseline for data in datasets if data.baseline is not None]
     return Dataset(
         Structures(offsets=offsets_from_counts(counts), **arrays),
         Labels(*(_label_of_all(kind, datasets) for kind in ("energies", "forces", "stress"))),
@@ -166,6 +175,7 @@ def concatenate(datasets: Sequence[Dataset], name: str = "") -> Dataset:
             citation="\n".join(dict.fromkeys(source.citation for source in sources if source.citation)),
             varies=tuple(dict.fromkeys(state for source in sources for state in source.varies)),
             parts=sources,
+            baseline=sources[0].baseline,
         ),
         frames=None
         if any(data.frames is None for data in datasets)
@@ -176,6 +186,12 @@ def concatenate(datasets: Sequence[Dataset], name: str = "") -> Dataset:
         files=np.concatenate(
             [np.full(len(data), data.source.name) if data.files is None else data.files for data in datasets]
         ),
+        columns={
+            name: np.concatenate([data.columns[name] for data in datasets])
+            for name in datasets[0].columns
+            if all(name in data.columns for data in datasets)
+        },
+        baseline=torch.cat(energies) if len(energies) == len(datasets) else None,
     )
 
 

@@ -19,6 +19,7 @@ from . import (
     md,
     merge,
     predict,
+    properties,
     report,
     select,
     train,
@@ -56,7 +57,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 FIRST = (train, evaluate, report, predict, data, datasets, info)
-for module in (*FIRST, learning_curve, tune, select, update, merge, md, check, lammps):
+for module in (*FIRST, properties, learning_curve, tune, select, update, merge, md, check, lammps):
     app.command(name=module.__name__.rpartition(".")[2].replace("_", "-"), help=module.HELP)(module.command)
 
 

@@ -7,9 +7,22 @@ from typing import Annotated
 
 from typer import Argument
 
-from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, Report, spread
+from ..errors import InputError
+from .options import (
+    DATA_HELP,
+    DataOptions,
+    Debug,
+    Json,
+    MachineOptions,
+    Overwrite,
+    Report,
+    checked_precision,
+    load_properties,
+    spread,
+)
 from .overlap import shared_note
 from .portions import evaluate_all
+from .properties import property_errors, property_table
 from .screen import note, notes, show, show_json, teaching
 from .tables import error_table, metrics_as_json
 
@@ -17,7 +30,8 @@ HELP = teaching(
     """Measure the errors of a model on structures with energies, forces or stress.
 
 The output is MAE and RMSE of total energies, energies per atom, force components (of all atoms and of each element) and
-stress. --report draws them as `qml-lightning report` does.
+stress. --report draws them as `qml-lightning report` does. The errors of a model of `properties` are those of its
+properties, which DATA must have under the same keys.
 
 [bold]Examples[/bold]
 
@@ -47,8 +61,19 @@ def command(
         from ..report.summary import check_report, write_report
 
         check_report(report, overwrite=overwrite)
+    if (properties := load_properties(model)) is not None:
+        if report is not None:
+            raise InputError("A report shows energies and forces, which a model of properties has not. Leave it out.")
+        precision = checked_precision(machine.precision)
+        held_out = reading.load(data, labels="ignored", columns=properties.names)
+        errors = property_errors(properties.on(machine.prepare(), precision, machine.kernels), held_out)
+        if as_json:
+            show_json({"structures": len(held_out), "properties": errors})
+        else:
+            show(property_table(f"{model.name} on {len(held_out):,} structures of {' '.join(data)}", errors))
+        return
     predictor = machine.predictor(model)
-    dataset = reading.load(data)
+    dataset = reading.suited_to(predictor.potential).load(data)
     metrics, prediction = evaluate_all(predictor, dataset)
     if report is not None:
         write_report(report, predictor.potential, dataset, prediction, overwrite=overwrite)

@@ -74,9 +74,15 @@ def _equations(path: Path, as_json: bool) -> None:
 
 def _model(path: Path, as_json: bool) -> None:
     from ..model.file import read_header
-    from .options import load_potential
+    from .options import load_potential, load_properties
 
     header = read_header(path)
+    if (properties := load_properties(path)) is not None:
+        if as_json:
+            show_json(header)
+        else:
+            show(facts(path.name, properties.facts()))
+        return
     potential = load_potential(path)  # also checks the numbers: they may be damaged where the header is intact
     try:
         _show_model(path, header, potential, as_json)

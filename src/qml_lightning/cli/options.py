@@ -6,7 +6,7 @@ import functools
 import inspect
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 
     from ..datasets import Dataset
     from ..exact import ExactPotential
-    from ..model.potential import Potential
+    from ..model.potential import Model, Potential
     from ..model.predictor import Predictor
+    from ..model.properties import PropertyModel
     from ..model.recipe import Precision
 
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
@@ -36,6 +37,8 @@ Report = Annotated[
 Repeated = Annotated[bool, Option("--repeated", help="Let structures count twice that are in already.")]
 LabelCheck = Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")]
 
+# First word of a baseline that is a calculator of ASE.
+CALCULATOR = "calculator "
 # Threads that one processor is given, at most: more of them only wait for each other.
 THREADS_OF_EACH = 16
 
@@ -80,6 +83,11 @@ class DataOptions:
         str | None,
         Option(help='Name of the stress in the file; "" leaves it out.', metavar="KEY", rich_help_panel=DATA),
     ] = None
+    baseline: Annotated[
+        str | None,
+        Option(help="Name of energies of a cheaper method in the file: the difference is learnt, and predictions are "
+               'added to them. A model knows its own; "" leaves it out.', metavar="KEY", rich_help_panel=DATA),
+    ] = None  # fmt: skip
     data_folder: Annotated[
         Path | None,
         Option(help="Where files of named data sets are, besides $QML_LIGHTNING_DATA.",
@@ -87,7 +95,11 @@ class DataOptions:
     ] = None  # fmt: skip
 
     def load(
-        self, source: str | Sequence[str], *, labels: Literal["optional", "required", "ignored"] = "required"
+        self,
+        source: str | Sequence[str],
+        *,
+        labels: Literal["optional", "required", "ignored"] = "required",
+        columns: Sequence[str] = (),
     ) -> Dataset:
         """The data set of one source or several. Warnings are printed."""
         from ..datasets import load
@@ -103,8 +115,23 @@ class DataOptions:
                 forces_key=self.forces_key,
                 stress_key=self.stress_key,
                 labels=labels,
+                columns=columns,
+                baseline=self.baseline,
                 data_folder=self.data_folder,
             )
+
+    def suited_to(self, model: Model) -> DataOptions:
+        """These options with the baseline of a model, unless another is given."""
+        if self.baseline and not model.corrects:
+            raise InputError("The model was trained on whole energies and corrects nothing. Leave out --baseline.")
+        if self.baseline is not None or not model.corrects:
+            return self
+        if model.corrects.startswith(CALCULATOR):
+            raise InputError(
+                f"The model corrects a {model.corrects}, which this command cannot run. In Python, "
+                'potential.calculator(baseline=…) adds both; --baseline "" here gives the correction alone.'
+            )
+        return replace(self, baseline=model.corrects)
 
 
 @dataclass(frozen=True)
@@ -231,6 +258,14 @@ def load_potential(model: Path) -> Potential | ExactPotential:
     from ..api import load
 
     return load(model)
+
+
+def load_properties(model: Path) -> PropertyModel | None:
+    """The model of properties in a file; None if the file holds a potential."""
+    from ..model import property_file
+    from ..model.file import read_header
+
+    return property_file.load(model) if read_header(model).get("kind") == property_file.KIND else None
 
 
 def load_features(model: Path) -> Potential:

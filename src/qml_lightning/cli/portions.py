@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -81,6 +81,31 @@ def evaluate_all(predictor: Predictor, data: Dataset) -> tuple[Metrics, Predicti
         predictor, data.structures, forces=labels.forces is not None, stress=labels.stress is not None
     )
     return compare(data.structures, labels, prediction), prediction
+
+
+def parts_of(
+    dataset: Dataset, train_size: int | None, valid: str | None, seed: int, load: Callable[[str], Dataset]
+) -> tuple[Dataset, Dataset | None]:
+    """Structures to train on, and those to tell the errors on: held out by the seed, read from a file, or none."""
+    part = held_part(valid)
+    if part is None:
+        held_out = None if valid is None else load(valid)
+        return (dataset if train_size is None else dataset.subsample(train_size, seed)), held_out
+    n = int(part) if part >= 1 else max(1, round(part * len(dataset)))
+    return dataset.split((train_size or len(dataset) - n, n), seed)
+
+
+def held_part(valid: str | None) -> float | None:
+    """Part or number of structures to hold out; None if the text names data."""
+    try:
+        part = float(valid or "")
+    except ValueError:
+        return None
+    if Path(str(valid)).exists():
+        return None
+    if not (0 < part < 1 or (part >= 1 and part == int(part))):
+        raise InputError(f"--valid takes data, a part between 0 and 1 such as 0.1, or a whole number, got {valid}.")
+    return part
 
 
 def check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
+from ..errors import InputError
 from ..machine.files import check_output
-from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from .options import (
+    DATA_HELP,
+    DataOptions,
+    Debug,
+    Json,
+    MachineOptions,
+    Overwrite,
+    checked_precision,
+    load_properties,
+    spread,
+)
 from .portions import predict_all
 from .screen import show, show_json, teaching
+
+if TYPE_CHECKING:
+    from ..model.properties import PropertyModel
 
 HELP = teaching(
     """Predict energies, forces and stress of structures, and write them in eV and Å.
@@ -23,6 +37,10 @@ are ignored. ASE can read the output: ase.io.read("predicted.extxyz", ":").
 With --uncertainty, a frame also gets the standard deviation of its energy (energy_uncertainty), and each atom those of
 its energy (energies_uncertainty) and of a component of its force (forces_uncertainty). That needs a model with a
 committee: train --committee 8.
+
+A model that was trained with --baseline adds its predictions to the energies of that name in DATA, and writes the sums.
+
+A model of `properties` writes these, under their names, instead of energies and forces.
 
 [bold]Examples[/bold]
 
@@ -52,17 +70,22 @@ def command(
 
     check_output(output, overwrite)
     writers.check_ending(output)
+    if (properties := load_properties(model)) is not None:
+        _properties(properties, data, output, reading, machine, uncertainty, overwrite, as_json)
+        return
     predictor = machine.predictor(model)
-    structures = reading.load(data, labels="ignored").structures
+    dataset = reading.suited_to(predictor.potential).load(data, labels="ignored")
+    structures, added = dataset.structures, dataset.baseline is not None
     prediction = predict_all(predictor, structures, forces=True, stress=structures.has_volume, uncertainty=uncertainty)
 
     writers.write_predictions(
         output,
         structures,
-        energies=prediction.energies,
-        forces=prediction.forces,
-        stress=prediction.stress,
-        atom_energies=prediction.atom_energies,
+        energies=prediction.energies if dataset.baseline is None else prediction.energies + dataset.baseline,
+        # forces and energies of atoms of the baseline are not known
+        forces=None if added else prediction.forces,
+        stress=None if added else prediction.stress,
+        atom_energies=None if added else prediction.atom_energies,
         more={
             "energy_uncertainty": prediction.energy_uncertainty,
             "energies_uncertainty": prediction.atom_energy_uncertainty,
@@ -74,4 +97,31 @@ def command(
         show_json({"output": str(output), "structures": len(structures), "atoms": structures.n_atoms})
         return
     what = "energies, forces and stress" if structures.has_volume else "energies and forces"
+    if corrects := predictor.potential.corrects:
+        what = "energies" if added else f"corrections of {corrects}: {what}"
     show(f"{what.capitalize()} of {len(structures):,} structures ({structures.n_atoms:,} atoms) are in {output}.")
+
+
+def _properties(
+    model: PropertyModel,
+    data: list[str],
+    output: Path,
+    reading: DataOptions,
+    machine: MachineOptions,
+    uncertainty: bool,
+    overwrite: bool,
+    as_json: bool,
+) -> None:
+    """Predict properties, and write them under their names."""
+    from ..datasets import writers
+
+    if uncertainty:
+        raise InputError("A model of properties has no committee. Leave out --uncertainty.")
+    predictor = model.on(machine.prepare(), checked_precision(machine.precision), machine.kernels)
+    structures = reading.load(data, labels="ignored").structures
+    writers.write_predictions(output, structures, more=predictor.predict(structures), overwrite=overwrite)
+    if as_json:
+        found = {"output": str(output), "structures": len(structures), "atoms": structures.n_atoms}
+        show_json({**found, "properties": list(model.names)})
+        return
+    show(f"{', '.join(model.names)} of {len(structures):,} structures are in {output}.")

@@ -54,7 +54,7 @@ def command(
         if path is not None:
             check_report(path, overwrite=overwrite)
     predictor = machine.predictor(model)
-    dataset = reading.load(data)
+    dataset = reading.suited_to(predictor.potential).load(data)
     metrics, prediction = evaluate_all(predictor, dataset)
     for path in files:
         write_report(path, predictor.potential, dataset, prediction, overwrite=overwrite)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from ..errors import InputError
 from ..machine.files import check_output, write_or_rescue
 from .config import Config, path_beside, write_config
 from .options import (
@@ -26,13 +25,12 @@ from .options import (
     spread,
 )
 from .overlap import repeats_note, shared_note
-from .portions import check_labels, evaluate_all, refuse_useless, resumable
+from .portions import check_labels, evaluate_all, held_part, parts_of, refuse_useless, resumable
 from .recipe_options import RecipeOptions
 from .screen import note, notes, panel, progress, show, show_json, teaching, warnings_shown
 from .tables import choice_table, error_table, metrics_as_json, model_facts, show_plan, symbol
 
 if TYPE_CHECKING:
-    from ..datasets import Dataset
     from ..exact import ExactPotential
     from ..model.metrics import Metrics
     from ..model.potential import Potential
@@ -149,7 +147,7 @@ def command(
             dataset = reading.load(data)
             if rank == 0 and not as_json:
                 notes(dataset.source)
-            dataset, held_out = _parts(dataset, train_size, valid, request.start.seed, reading)
+            dataset, held_out = parts_of(dataset, train_size, valid, request.start.seed, reading.load)
             problem = request.problem(dataset)
             if held_out is not None:
                 element_indices(held_out.structures.numbers, problem.elements)
@@ -184,31 +182,6 @@ def command(
     twice = (repeats_note(dataset), shared_note(potential, held_out) if held_out is not None else "")
     done = _Trained(model, report, keep.equations, potential, checked, looked_at, metrics, valid, twice)
     _tell(done, as_json)
-
-
-def _parts(
-    dataset: Dataset, train_size: int | None, valid: str | None, seed: int, reading: DataOptions
-) -> tuple[Dataset, Dataset | None]:
-    """Structures to train on, and those to tell the errors on: held out by the seed, read from a file, or none."""
-    part = _part(valid)
-    if part is None:
-        held_out = None if valid is None else reading.load(valid)
-        return (dataset if train_size is None else dataset.subsample(train_size, seed)), held_out
-    n = int(part) if part >= 1 else max(1, round(part * len(dataset)))
-    return dataset.split((train_size or len(dataset) - n, n), seed)
-
-
-def _part(valid: str | None) -> float | None:
-    """Part or number of structures to hold out; None if the text names data."""
-    try:
-        part = float(valid or "")
-    except ValueError:
-        return None
-    if Path(str(valid)).exists():
-        return None
-    if not (0 < part < 1 or (part >= 1 and part == int(part))):
-        raise InputError(f"--valid takes data, a part between 0 and 1 such as 0.1, or a whole number, got {valid}.")
-    return part
 
 
 @dataclass(frozen=True)
@@ -252,7 +225,7 @@ def _tell(done: _Trained, as_json: bool) -> None:
     if done.outliers is not None and done.outliers.text:
         panel("Warning", done.outliers.text, colour="yellow")
     where = (
-        f"Errors on {'held-out structures' if _part(done.valid) else done.valid}"
+        f"Errors on {'held-out structures' if held_part(done.valid) else done.valid}"
         if done.valid
         else "Errors on the training set"
     )

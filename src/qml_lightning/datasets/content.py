@@ -52,6 +52,7 @@ class Wanted:
     limit: int | None = None  # at most this many frames
     keys: LabelKeys = LabelKeys()
     labels: bool = True  # False: structures only
+    columns: tuple[str, ...] = ()  # keys of further numbers of each frame, read as they are
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,7 @@ class Content:
     forces: np.ndarray | None = None  # (atoms, 3)
     stress: np.ndarray | None = None  # (frames, 3, 3)
     groups: np.ndarray | None = None  # (frames,) name of the group of each frame, "" for none
+    columns: Mapping[str, np.ndarray] = field(default_factory=dict)  # further numbers by key, (frames, …)
     keys: Mapping[str, str] = field(default_factory=dict)  # label → key of the file
     states: Mapping[str, np.ndarray] = field(default_factory=dict)  # charge, spin … → (frames,), NaN where not stated
     stated: Mapping[str, str] = field(default_factory=dict)  # energy, length, force, stress → unit that the file states
@@ -82,7 +84,9 @@ class Content:
         chosen = dict.fromkeys(PER_ATOM, atoms) | dict.fromkeys(PER_FRAME, index)
         values = {f.name: getattr(self, f.name) for f in fields(self)}
         arrays = {name: values[name][rows] for name, rows in chosen.items() if values[name] is not None}
-        return replace(self, states={name: state[index] for name, state in self.states.items()}, **arrays)
+        states = {name: state[index] for name, state in self.states.items()}
+        columns = {name: column[index] for name, column in self.columns.items()}
+        return replace(self, states=states, columns=columns, **arrays)
 
     @property
     def labelled(self) -> bool:
@@ -124,6 +128,27 @@ def structures_and_labels(content: Content, units: Units, name: str) -> tuple[St
     )
     checked(structures, labels, name=lambda s: f"{name}, frame {content.rows[s]}")
     return structures, labels, notes
+
+
+def past_column(
+    labels: Labels, content: Content, key: str | None, energy_in_ev: float, name: str
+) -> tuple[Labels, Tensor | None]:
+    """Labels less the energies of a cheaper method under `key`, and these energies in eV; both as they are without."""
+    if not key:
+        return labels, None
+    column = content.columns[key]
+    if column.reshape(len(column), -1).shape[1] != 1:
+        raise InputError(f"{name}: wanted an energy for each frame in the baseline {key}, got {column.shape}.")
+    if labels.forces is not None or labels.stress is not None:
+        kinds = " and ".join(kind for kind in labels.kinds if kind != "energies")
+        raise InputError(
+            f"{name} has {kinds} as well, of which the baseline {key} says nothing. Leave them out (--forces-key "
+            '"" and --stress-key "", in Python forces_key=""), or subtract an ASE calculator (past_calculator).'
+        )
+    cheaper = torch.from_numpy(column.reshape(-1).astype(np.float64) * energy_in_ev)
+    if not bool(cheaper.isfinite().all()):
+        raise InputError(f"{name}: the baseline {key} has values that are not finite. Remove these frames.")
+    return (labels if labels.energies is None else replace(labels, energies=labels.energies - cheaper)), cheaper
 
 
 def as_stress(values: np.ndarray, what: str) -> np.ndarray:

@@ -98,9 +98,12 @@ def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name
         rows=rows,
         groups=_groups(frames),
     )
-    if not wanted.labels:
+    if not wanted.labels and not wanted.columns:
         return content
     tables = [_labels(atoms) for atoms in frames]
+    content = replace(content, columns={key: _column(tables, key, rows, name) for key in wanted.columns})
+    if not wanted.labels:
+        return content
     keys, notes = _keys(tables, wanted, name)
     shapes: dict[str, list[tuple[int, ...]]] = {
         "energies": [()] * len(frames),
@@ -120,7 +123,11 @@ def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name
             labels[kind] = stress_from_virial(labels[kind], cells)
     states = {state: found for state, names in STATES.items() if (found := _state(tables, names)) is not None}
     stated = {kind: unit for kind, names in STATED.items() if (unit := _stated(tables, names, name))}
-    told = {*keys.values(), *(n for names in (*STATES.values(), *STATED.values()) for n in names)} | STRUCTURE
+    told = {
+        *keys.values(),
+        *map(str.lower, wanted.columns),
+        *(n for names in (*STATES.values(), *STATED.values()) for n in names),
+    } | STRUCTURE
     unused = {key: as_written for table in tables for key, (as_written, _) in table.items() if key not in told}
     notes += usage_note(used, set(unused.values()) - BESIDE)
     return replace(content, keys=used, states=states, stated=stated, notes=notes, **labels)  # type: ignore[arg-type]
@@ -227,6 +234,18 @@ def _key(tables: Sequence[Table], asked: str | None, usual: tuple[str, ...], nam
     if asked and asked.lower() not in there:
         raise InputError(f"No frame of {name} has the key {asked!r}. Its keys are {', '.join(sorted(there))}.")
     return asked.lower() or None
+
+
+def _column(tables: Sequence[Table], key: str, rows: np.ndarray, name: str) -> np.ndarray:
+    """Numbers under `key` of all frames, (frames, …); an InputError if a frame has none or another shape."""
+    small = _key(tables, key, (), name)
+    found = [table.get(str(small)) for table in tables]
+    if (missing := next((row for row, one in zip(rows, found, strict=True) if one is None), None)) is not None:
+        raise InputError(f"{name}, frame {missing} has no {key}, which other frames have. Remove the frame.")
+    try:
+        return np.array([value for _, value in found if value is not None], np.float64)  # type: ignore[misc]
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{name}: wanted numbers of one shape in {key} of all frames ({error}).") from error
 
 
 def _value(found: tuple[str, object] | None, kind: str, shape: tuple[int, ...], where: str) -> np.ndarray:

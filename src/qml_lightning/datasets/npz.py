@@ -49,6 +49,7 @@ def read_npz(path: Path, wanted: Wanted, known_splits: tuple[str, ...] = ()) -> 
             content = replace(content, states=_states(archive, prefix, len(content.counts)))
             if not known_splits:
                 content = replace(content, notes=usage_note(content.keys, _unused(archive, prefix, content)))
+        content = replace(content, columns={key: _column(archive, prefix, key, content) for key in wanted.columns})
         content = replace(content, stated=_stated(archive), citation=archive.text(["citation"]))
         n_frames = len(content.counts)
         rows = np.arange(n_frames) if split is None else _rows(archive, split, n_frames, known_splits)
@@ -258,6 +259,14 @@ def _key(archive: Archive, asked: str | None, prefix: str, usual: Iterable[str])
     if asked and asked not in archive.keys:
         raise InputError(f"{archive.name} has no key {asked!r}. It has {', '.join(archive.keys)}.")
     return asked or None
+
+
+def _column(archive: Archive, prefix: str, key: str, content: Content) -> np.ndarray:
+    """Numbers under `key` of all frames, (frames, …)."""
+    values = _floats(archive, prefix + key if prefix + key in archive.keys else str(_key(archive, key, prefix, ())))
+    if values.ndim == 0 or len(values) != len(content.counts):
+        raise InputError(f"{archive.name}: wanted {len(content.counts)} values of {key}, got the shape {values.shape}.")
+    return values
 
 
 def _candidates(archive: Archive, prefix: str, kind: str, *shapes: tuple[int, ...]) -> list[str]:

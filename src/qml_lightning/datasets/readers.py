@@ -6,7 +6,7 @@ import difflib
 import os
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -19,7 +19,7 @@ from ..atoms.units import Units, energy_unit_named, force_unit_named, length_uni
 from ..errors import InputError
 from ..machine.files import sha256
 from . import catalogue
-from .content import Content, LabelKeys, Wanted, digest, structures_and_labels
+from .content import Content, LabelKeys, Wanted, digest, past_column, structures_and_labels
 from .doubts import DataWarning, look_at, states_that_vary
 from .entries import Download
 from .frames import content_of_atoms, read_frames
@@ -88,9 +88,13 @@ def load(
     forces_key: str | None = None,
     stress_key: str | None = None,
     labels: Literal["optional", "required", "ignored"] = "optional",
+    columns: Sequence[str] = (),
+    baseline: str | None = None,
     data_folder: str | os.PathLike[str] | None = None,
 ) -> Dataset:
     """Structures and labels in eV and Å, from one file or a public set (`datasets/several` reads several files)."""
+    if isinstance(columns, str):
+        raise InputError(f"Wanted a list of columns, got the text {columns!r}. Write [{columns!r}].")
     given = address(source)
     if split is not None and given.split not in (None, split):
         raise InputError(
@@ -104,13 +108,15 @@ def load(
         limit=limit,
         keys=LabelKeys(energy_key, forces_key, stress_key),
         labels=labels != "ignored",
+        columns=(*columns, *([baseline] if baseline else [])),
     )
     found = _find(given.target, data_folder)
     asked = {"energy": energy_unit, "length": length_unit, "force": force_unit, "stress": stress_unit}
     content, stated, default = _read(found, wanted)
-    units, notes = _units(found.name, content, asked, stated, default)
+    units, notes = _units(found.name, content, asked, stated, default, bool(baseline))
     structures, its_labels, more_notes = structures_and_labels(content, units, found.name)
     more_notes += look_at(content, structures, its_labels, found.name)
+    its_labels, cheaper = past_column(its_labels, content, baseline, units.energy_in_ev, found.name)
     if labels == "required":
         _require_labels(structures, its_labels, content, found.name)
     entry = found.entry
@@ -126,8 +132,10 @@ def load(
         notes=(*found.notes, *content.notes, *notes, *more_notes),
         varies=states_that_vary(content.states),
         draws=(*([f"@{given.slice_text}"] if given.slice_text else ()), *([f"limit {limit}"] if limit else ())),
+        baseline=baseline or "",
     )
-    return Dataset(structures, its_labels, source_of_data, content.rows, content.groups)
+    kept = {name: content.columns[name] for name in columns}
+    return Dataset(structures, its_labels, source_of_data, content.rows, content.groups, columns=kept, baseline=cheaper)
 
 
 def from_ase(
@@ -136,6 +144,8 @@ def from_ase(
     energy_key: str | None = None,
     forces_key: str | None = None,
     stress_key: str | None = None,
+    columns: Sequence[str] = (),
+    baseline: str | None = None,
     name: str = "ASE structures",
 ) -> Dataset:
     """Structures in memory, with labels in eV and Å from their calculators, `info` or `arrays`."""
@@ -144,10 +154,12 @@ def from_ase(
         raise InputError("Wanted at least one structure, got none.")
     for row, atoms in enumerate(listed):
         _refuse_stale(atoms, f"{name}, frame {row}")
-    wanted = Wanted(keys=LabelKeys(energy_key, forces_key, stress_key))
+    read = (*columns, *([baseline] if baseline else []))
+    wanted = Wanted(keys=LabelKeys(energy_key, forces_key, stress_key), columns=read)
     content = content_of_atoms(list(enumerate(listed)), wanted, name)
     structures, labels, notes = structures_and_labels(content, catalogue.EV, name)
     notes = (*content.notes, *notes, *look_at(content, structures, labels, name))
+    labels, cheaper = past_column(labels, content, baseline, 1.0, name)
     source = Source(
         name,
         "",
@@ -157,8 +169,10 @@ def from_ase(
         keys=content.keys,
         notes=notes,
         varies=states_that_vary(content.states),
+        baseline=baseline or "",
     )
-    return Dataset(structures, labels, source, content.rows, content.groups)
+    kept = {key: content.columns[key] for key in columns}
+    return Dataset(structures, labels, source, content.rows, content.groups, columns=kept, baseline=cheaper)
 
 
 def _refuse_stale(atoms: Atoms, where: str) -> None:
@@ -246,8 +260,9 @@ def _units(
     asked: Mapping[str, str | None],
     stated: Mapping[str, str],
     default: Units | None,
+    has_energies: bool = False,
 ) -> tuple[Units, tuple[str, ...]]:
-    """Units of the content, and notes about them.
+    """Units of the content, and notes about them; `has_energies`: it has energies even if it has no labels.
 
     They are stated by the file or the catalogue, given by the user, or usual for the format.
     """
@@ -275,7 +290,7 @@ def _units(
             "--stress-unit; --energy-unit says the unit of virials."
         )
     units = known | wanted
-    if "energy" not in units and default is None and content.labelled:
+    if "energy" not in units and default is None and (content.labelled or has_energies):
         likely = likely_units(content)
         raise InputError(
             f"{name} does not say its units. Add {likely.options or '--energy-unit kcal/mol'} (or eV, Hartree, kJ/mol; "

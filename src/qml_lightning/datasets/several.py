@@ -36,6 +36,8 @@ class ReadOptions(TypedDict, total=False):
     forces_key: str | None
     stress_key: str | None
     labels: Literal["optional", "required", "ignored"]
+    columns: Sequence[str]  # keys of further numbers of each structure, read as they are
+    baseline: str | None  # key of energies of a cheaper method, to be subtracted from the labels
     data_folder: Path_ | None  # where files of named data sets are
 
 
@@ -48,6 +50,9 @@ def load(source: Path_ | Sequence[Path_], **options: Unpack[ReadOptions]) -> Dat
     formats are in eV and Å, unless units are given. A .npz file must state its units or be in the catalogue; otherwise
     give `energy_unit`. `force_unit` and `stress_unit` (kbar, GPa; -kbar where compression is positive) are for files
     that mix units. `limit` keeps only the first frames. A label whose key is given as "" is not read.
+    `columns` are keys of further numbers of each structure, which are kept as they are: properties to learn, say.
+    `baseline` is the key of energies of a cheaper method in the same unit: they are subtracted from the labels, so that
+    the difference is learnt, and kept as `baseline` of the data set, to be added to predictions.
     """
     given = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     if not given:

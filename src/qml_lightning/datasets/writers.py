@@ -44,11 +44,11 @@ def write_predictions(
     path: str | os.PathLike[str],
     structures: Structures,
     *,
-    energies: Tensor,  # (structures,) eV
+    energies: Tensor | None = None,  # (structures,) eV
     forces: Tensor | None = None,  # (atoms, 3) eV/Å
     stress: Tensor | None = None,  # (structures, 3, 3) eV/Å³, tension positive
     atom_energies: Tensor | None = None,  # (atoms,) eV
-    more: Mapping[str, Tensor | None] | None = None,  # further numbers by name: (structures,) or (atoms,)
+    more: Mapping[str, Tensor | None] | None = None,  # further numbers by name: (structures,), vectors, or (atoms,)
     overwrite: bool = False,
 ) -> None:
     """Write structures with labels in the format of the ending (`check_ending`). `load` and ASE read them back."""
@@ -116,7 +116,7 @@ def _labelled_atoms(structures: Structures, arrays: dict[str, np.ndarray]) -> It
         for name, values in arrays.items():
             value = values[own] if name in ("forces", "atom_energies", *PER_ATOM) else values[s]
             if name not in names:  # such files keep no further arrays of atoms
-                atoms.info[name] = value if name in PER_ATOM else float(value)
+                atoms.info[name] = value if name in PER_ATOM or value.ndim else float(value)
             elif not np.isnan(value).any():
                 labels[names[name]] = full_3x3_to_voigt_6_stress(value) if name == "stress" else value
         if "energy" in labels:
@@ -188,7 +188,7 @@ def _frames(
         header.append(f"Properties={properties}")
         if energies is not None and not np.isnan(energies[s]):
             header.append(f"energy={float(energies[s])!r}")
-        header += [f"{name}={float(values[s])!r}" for name, values in more.items() if name not in PER_ATOM]
+        header += [f"{name}={_entry(values[s])}" for name, values in more.items() if name not in PER_ATOM]
         if stress is not None and not np.isnan(stress[s]).any():
             header.append(f'stress="{_numbers(stress[s])}"')
         header.append(f'pbc="{" ".join("T" if p else "F" for p in periodic[s])}"')
@@ -196,6 +196,11 @@ def _frames(
         line = "%-2s" + " %17.10f" * table.shape[1] + "\n"
         yield f"{len(table)}\n{' '.join(header)}\n"
         yield "".join(line % (symbol, *row) for symbol, row in zip(symbols[atoms], table.tolist(), strict=True))
+
+
+def _entry(value: np.ndarray) -> str:
+    """A number, or a vector in quotation marks."""
+    return f'"{_numbers(value)}"' if np.ndim(value) else repr(float(value))
 
 
 def _numbers(values: np.ndarray) -> str:

@@ -12,10 +12,10 @@ from ..machine.compute import Compute
 from ..model.baseline import Baseline
 from ..model.basis import ReadyBasis
 from ..model.potential import Model
-from ..model.predictor import LocalModel
 from ..model.projection import Projection
 from ..model.provenance import Provenance
 from ..model.recipe import Precision, dtype_of
+from ..model.surroundings import LocalModel
 from .covariance import energy_and_slope
 from .recipe import ExactRecipe
 

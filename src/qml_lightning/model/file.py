@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -26,20 +26,35 @@ from .repulsion import Repulsion
 
 FORMAT = "qml-lightning"
 # Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind;
-# 4: repulsion of close pairs. A file says the lowest version that can read it.
-FORMAT_VERSION = 4
-WITHOUT_REPULSION = 3
+# 4: repulsion of close pairs; 5: properties. A file says the lowest version that can read it.
+FORMAT_VERSION = 5
+WITH_REPULSION, WITHOUT_REPULSION = 4, 3
 HEAVIEST = 118  # atomic number
 TRAINED_ON, COMMITTEE = "trained_on", "committee"  # names of tensors
 # First part of the names of tensors that belong to the representation.
 REPRESENTATION = "representation."
 
 
-def common_header(model: Model, kind: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """JSON header of a model of any kind."""
+class Described(Protocol):
+    """Parts of a model that every header tells."""
+
+    @property
+    def elements(self) -> tuple[int, ...]: ...
+
+    @property
+    def provenance(self) -> Provenance: ...
+
+    @property
+    def trained_on(self) -> Tensor | None: ...
+
+
+def common_header(
+    model: Described, kind: str, recipe: Mapping[str, Any], version: int = WITHOUT_REPULSION
+) -> dict[str, Any]:
+    """JSON header of a model of any kind; `version` is the lowest that can read it."""
     return {
         "format": FORMAT,
-        "format_version": WITHOUT_REPULSION if model.repulsion is None else FORMAT_VERSION,
+        "format_version": version,
         "kind": kind,
         "units": {"energy": INTERNAL.energy, "length": INTERNAL.length},
         "elements": list(model.elements),
@@ -69,7 +84,8 @@ def read_header(path: str | Path) -> dict[str, Any]:
 def header_of(potential: Potential) -> dict[str, Any]:
     """JSON header of a model with random features."""
     prediction = {"precision": potential.prediction_precision, "energy_noise": potential.energy_noise}
-    header = {**common_header(potential, "features", potential.recipe.as_dict()), "prediction": prediction}
+    version = WITHOUT_REPULSION if potential.repulsion is None else WITH_REPULSION
+    header = {**common_header(potential, "features", potential.recipe.as_dict(), version), "prediction": prediction}
     return header if potential.committee is None else {**header, "committee": potential.committee.header()}
 
 
@@ -143,7 +159,7 @@ def read_repulsion(file: Any, elements: tuple[int, ...], cutoff: float) -> Repul
     return Repulsion(elements, outer.contiguous(), inner.contiguous())
 
 
-def trained_on_tensor(model: Model) -> dict[str, Tensor]:
+def trained_on_tensor(model: Described) -> dict[str, Tensor]:
     """Fingerprints of the training structures, if they are known."""
     return {} if model.trained_on is None else {TRAINED_ON: model.trained_on}
 

@@ -19,14 +19,17 @@ from .baseline import Baseline
 from .basis import Basis, ReadyBasis
 from .committee import Committee
 from .features import columns_of
-from .predictor import LocalModel, Prediction, Predictor
+from .predictor import Prediction, Predictor
 from .projection import Projection
 from .provenance import Provenance
 from .recipe import Precision, Recipe
 from .repulsion import Repulsion
+from .surroundings import LocalModel
 
 if TYPE_CHECKING:
     from ase import Atoms
+    from ase.calculators.calculator import Calculator
+    from ase.calculators.mixing import SumCalculator
 
     from ..adapters.ase import QMLLightning
     from .module import PotentialModule
@@ -116,6 +119,7 @@ class Model(Protocol):
         return {
             "elements": " ".join(chemical_symbols[z] for z in self.elements),
             **self._method(),
+            "corrects": self.corrects,
             "training": f"{made.structures:,} structures" + (f" of {name}" if name else ""),
             "equations": ", ".join(f"{n:,} {kind}" for kind, n in made.targets.items()),
             "time": "" if made.seconds is None else f"{made.seconds:.1f} s on {made.threads} threads",
@@ -126,10 +130,30 @@ class Model(Protocol):
     def _method(self) -> dict[str, str]:
         """Method of the model in words (`method`), and its settings by name."""
 
-    def calculator(self, **options: Any) -> QMLLightning:
-        """This potential as an ASE calculator; the options are device, precision, kernels and skin."""
-        from ..adapters.ase import QMLLightning
+    @property
+    def corrects(self) -> str:
+        """Name of the cheaper method whose energies predictions are to be added to; empty for whole energies."""
+        return str(self.provenance.data.get("baseline", ""))
 
+    def refuse_correction(self) -> None:
+        """Raise an InputError if predictions are mere corrections to another method."""
+        if self.corrects:
+            raise InputError(
+                f"The model is a correction to {self.corrects}, and no potential by itself. In Python, "
+                "potential.calculator(baseline=…) adds it to an ASE calculator of that method."
+            )
+
+    def calculator(self, *, baseline: Calculator | None = None, **options: Any) -> QMLLightning | SumCalculator:
+        """This potential as an ASE calculator; the options are device, precision, kernels, skin and uncertainty.
+
+        `baseline`: the calculator that it corrects, of which the sum is computed.
+        """
+        from ..adapters.ase import QMLLightning
+        from ..adapters.delta import corrected
+
+        if baseline is not None:
+            return corrected(self, baseline, **options)
+        self.refuse_correction()
         return QMLLightning(self, **options)
 
     def module(

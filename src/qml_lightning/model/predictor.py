@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,16 +18,13 @@ from ..kernels import WholePath
 from ..machine.display import facts_html, one_line
 from .basis import ReadyBasis
 from .committee import NO_COMMITTEE
-from .projection import atoms_of_elements, lift, project
+from .surroundings import LocalModel, Surroundings
 
 if TYPE_CHECKING:
     from ase import Atoms
 
     from .potential import Model
     from .recipe import Precision
-
-# Energies of projected environments of an element, (n,) float64, and their gradients, (n, rank).
-LocalModel = Callable[[int, Tensor], tuple[Tensor, Tensor]]
 
 # Atoms whose environments are in memory at once during prediction.
 ATOMS_AT_ONCE = 4096
@@ -146,7 +143,7 @@ class Predictor:
 
     def environments(self, structures: Structures | Atoms | Sequence[Atoms]) -> Tensor:
         """Projected environment of each atom, (atoms, rank): the input of the feature maps."""
-        parts = [rho for _, rho, _ in self._environments(structures)]
+        parts = [around.rho for _, around in self._surroundings(structures)]
         return torch.cat(parts).double().cpu()
 
     def features(self, structures: Structures | Atoms | Sequence[Atoms]) -> Tensor:
@@ -155,35 +152,25 @@ class Predictor:
         features @ weights is the energy past the reference energies (and past the repulsion of very close atoms).
         """
         basis, parts = self.basis, []
-        for part, rho, atoms in self._environments(structures):
+        for part, around in self._surroundings(structures):
             rows = torch.zeros(len(part), basis.n_weights, dtype=torch.float64)
             for e, feature_map in enumerate(basis.maps):
-                values = basis.kernels.features(feature_map, rho[atoms[e]].contiguous()).double().cpu()
-                rows[:, basis.columns(e)].index_add_(0, part.structure_of_atom[atoms[e].cpu()], values)
+                values = basis.kernels.features(feature_map, around.of_elements[e]).double().cpu()
+                rows[:, basis.columns(e)].index_add_(0, part.structure_of_atom[around.atoms[e].cpu()], values)
             parts.append(rows)
         return torch.cat(parts)
 
-    def _environments(
+    def _surroundings(
         self, structures: Structures | Atoms | Sequence[Atoms]
-    ) -> Iterator[tuple[Structures, Tensor, list[Tensor]]]:
-        """Structures, their projected environments and the atoms of each element, portion by portion."""
+    ) -> Iterator[tuple[Structures, Surroundings]]:
+        """Structures and the surroundings of their atoms, portion by portion."""
         if not isinstance(structures, Structures):
             structures = structures_from_ase(structures)
         for index in batches(structures.counts, ATOMS_AT_ONCE):
             part = structures.select(index)
             pairs = pairs_within(part, self.cutoff, self.basis.elements)
             element = element_indices(part.numbers, self.basis.elements)
-            atoms = atoms_of_elements(element, len(self.basis.elements), self.basis.device)
-            yield part, self._projected(atoms, *self._sent(pairs.segments, pairs.vector)), atoms
-
-    def _sent(self, segments: Tensor, vectors: Tensor) -> tuple[int, Tensor, Tensor]:
-        """Atoms, segments and vectors as the kernels take them, on their device."""
-        n_atoms = (len(segments) - 1) // len(self.basis.elements)
-        return n_atoms, segments.to(self.basis.device), self.basis.like(vectors)
-
-    def _projected(self, atoms: list[Tensor], *pairs: Any) -> Tensor:
-        basis = self.basis
-        return project(basis.projections, basis.kernels.environments(basis.arguments, *pairs), atoms)
+            yield part, Surroundings.of(self.basis, element, pairs.segments, pairs.vector)
 
     def _begin_anew(self) -> None:
         """Leave to the parent process what is its own: one of its threads may have been at work during the fork."""
@@ -275,23 +262,10 @@ class Predictor:
 
         Everything goes to the device at the beginning and comes back at the end.
         """
-        basis = self.basis
-        atoms = atoms_of_elements(element, len(basis.elements), basis.device)
-        pairs = self._sent(segments, vectors)
-        rho = self._projected(atoms, *pairs)
-        inside = [rho[at].contiguous() for at in atoms]
-        energies, gradients = [], []
-        for k, local in enumerate(models):
-            energy = torch.zeros(len(element), dtype=torch.float64, device=basis.device)
-            slope = torch.zeros_like(rho)
-            for e, at in enumerate(atoms):
-                energy[at], slope[at] = local(e, inside[e])
-            energies.append(energy)
-            if k < n_gradients:
-                lifted = lift(basis.projections, slope, atoms)
-                found = basis.kernels.environments_pullback(basis.arguments, *pairs, lifted)
-                gradients.append(found.double())
-        return [energy.cpu() for energy in energies], [gradient.cpu() for gradient in gradients]
+        around = Surroundings.of(self.basis, element, segments, vectors)
+        found = [around.values(local) for local in models]
+        gradients = [around.pulled_back(slope) for _, slope in found[:n_gradients]]
+        return [energy.cpu() for energy, _ in found], [gradient.cpu() for gradient in gradients]
 
 
 def _made_ready(potential: Model, device: str, precision: Precision, kernels: str, skin: float) -> Predictor:

@@ -13,6 +13,7 @@ from ..atoms.neighbours import Pairs, element_indices, pairs_within
 from ..atoms.structures import Structures, batches
 from ..model.basis import ReadyBasis
 from ..model.projection import atoms_of_elements, project
+from ..model.properties import arms
 from .problem import VOIGT
 
 # Atoms whose pairs and Jacobians are in memory at once while all environments are gathered.
@@ -52,6 +53,7 @@ class Environments:
     # "forces": 3 rows for each atom, minus the gradient; "stress": 6 rows for each structure, the virial in eV
     tangents: dict[str, Tangents]
     sent: tuple[Tensor, Tensor] | None = None  # element and structure as they were on the host
+    arms: Tensor | None = None  # (atoms, 3) positions from the mean of the structure, float64 on the host, for dipoles
 
     @property
     def on_host(self) -> tuple[Tensor, Tensor]:
@@ -86,6 +88,7 @@ def environments(basis: ReadyBasis, structures: Structures, kinds: Collection[st
         len(structures),
         tangents,
         (listed, structures.structure_of_atom),
+        arms(structures) if "dipoles" in kinds else None,
     )
 
 

@@ -145,6 +145,7 @@ def merged(one: Equations, other: Equations, *, repeated: bool = False) -> Equat
         )
     if one.given != other.given or (one.given and not _same_origin(one, other)):
         raise InputError("The two were made with different reference energies. Give the same ones to both, or none.")
+    _refuse_other_baseline(one.data, other.data)
     _refuse_repeated(one.structures, other.structures, repeated)
     parts = dict(one.parts)
     for kind, part in other.parts.items():
@@ -178,6 +179,7 @@ def extended(
     kinds = [kind for kind in data.labels.kinds if kind in equations.parts]
     if not kinds:
         raise InputError(f"{data.source.name} has none of the labels that the equations have: {list(equations.parts)}.")
+    _refuse_other_baseline(equations.data, data.source.as_dict())
     structures = usable_structures(data, equations.elements)
     labels = Labels(**{kind: getattr(data.labels, kind) for kind in kinds})
     problem = Problem(structures, labels, equations.references.origin, data.source.as_dict())
@@ -205,6 +207,16 @@ def extended(
 
 def _same_origin(one: Equations, other: Equations) -> bool:
     return torch.equal(one.references.origin.energies, other.references.origin.energies)
+
+
+def _refuse_other_baseline(one: Mapping[str, Any], other: Mapping[str, Any]) -> None:
+    """Raise an InputError if other baselines were subtracted from the labels."""
+    baselines = [str(data.get("baseline", "")) for data in (one, other)]
+    if baselines[0] != baselines[1]:
+        named = " and ".join(f"{name!r}" if name else "none" for name in baselines)
+        raise InputError(
+            f"Different baselines were subtracted from the labels: {named}. Read the data with the same --baseline."
+        )
 
 
 def _refuse_repeated(there: Tensor, new: Tensor, repeated: bool) -> None:
@@ -244,4 +256,5 @@ def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
         for source in (one, other)
         for part in (source["parts"] if source.get("parts") and not source.get("draws") else [source])
     ]
-    return {"name": " + ".join(str(part.get("name", "")) for part in parts), "parts": parts}
+    name = " + ".join(str(part.get("name", "")) for part in parts)
+    return {"name": name, "parts": parts, "baseline": one.get("baseline", "")}

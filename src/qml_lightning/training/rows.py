@@ -2,23 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from ..atoms.structures import batches
+from ..atoms.structures import Structures, batches
 from ..linear.normal_equations import Place
 from ..model.basis import ReadyBasis
 from ..model.recipe import Recipe
 from .environments import Environing, Environments, Tangents, environments
-from .problem import VOIGT, Problem
+from .problem import VOIGT
 
 # Size of a batch: rows × weights, less than wait for one Gram product; and atoms, which bound the memory of the
 # representation if there are only energies.
 BATCH_NUMBERS = 32_000_000
 BATCH_ATOMS = 2048
+# Atoms whose features are in memory at once for the rows of dipoles.
+ATOMS_OF_DIPOLES = 512
+
+
+# Rows of each structure, by kind of label; those of "forces" are 3 for each of its atoms.
+ROWS_OF_STRUCTURE = {"energies": 1, "stress": len(VOIGT), "dipoles": 3}
+
+
+class Targets(Protocol):
+    """Structures with the targets of their rows, by kind."""
+
+    @property
+    def structures(self) -> Structures: ...
+
+    @property
+    def targets(self) -> Mapping[str, Tensor]: ...
 
 
 def rows_of_kind(
@@ -30,13 +47,13 @@ def rows_of_kind(
     *,
     wide: bool = False,
 ) -> Tensor:
-    """Rows of "energies", "forces" or "stress", (rows, weights) in float64: all of them, or those numbered in `wanted`.
+    """Rows of "energies", "forces", "stress" or "dipoles", (rows, weights) in float64: all, or those of `wanted`.
 
     The kernels write them to `out`; no other array of their size is made. `wide`: all but sines and cosines in float64,
     as in products that form no rows; it takes twice as long. Atoms and tangents of each element are chosen on the host:
     nothing waits for the device.
     """
-    n_rows = at.n_structures if kind == "energies" else at.tangents[kind].n_rows
+    n_rows = at.tangents[kind].n_rows if kind in at.tangents else at.n_structures * ROWS_OF_STRUCTURE[kind]
     if wanted is None:
         wanted = torch.arange(n_rows)
     if out is None:
@@ -46,6 +63,8 @@ def rows_of_kind(
     place[wanted] = torch.arange(len(wanted))
     if kind == "energies":
         _add_energies(basis, at, place, out)
+    elif kind == "dipoles":
+        _add_dipoles(basis, at, place, out)
     else:
         _add_tangents(basis, at, at.tangents[kind], place, out, wide)
     return out
@@ -59,6 +78,22 @@ def _add_energies(basis: ReadyBasis, at: Environments, place: Tensor, out: Tenso
         atoms = ((element == e) & (of_atom >= 0)).nonzero()[:, 0]
         rho, row = at.rho[atoms.to(basis.device)], of_atom[atoms].to(basis.device)
         basis.kernels.energy_rows(feature_map, rho, row, out[:, basis.columns(e)])
+
+
+def _add_dipoles(basis: ReadyBasis, at: Environments, place: Tensor, out: Tensor) -> None:
+    """Add Σ (r − mean r) z(ρ) over the atoms of each structure; `place` is that of each row, three of a structure."""
+    assert at.arms is not None, "environments were made without arms"
+    element, structure = at.on_host
+    for e, feature_map in enumerate(basis.maps):
+        for atoms in (element == e).nonzero()[:, 0].split(ATOMS_OF_DIPOLES):
+            first, last = (int(structure[atoms[k]]) for k in (0, -1)) if len(atoms) else (0, -1)
+            rows = place.view(-1, 3)[first : last + 1].flatten()
+            # (3 rows of each structure, atoms): an atom adds to the rows of its own structure
+            mixture = torch.zeros(last + 1 - first, 3, len(atoms), dtype=torch.float64)
+            mixture[structure[atoms] - first, :, torch.arange(len(atoms))] = at.arms[atoms]
+            mixture, kept = mixture.flatten(0, 1)[rows >= 0].to(out), rows[rows >= 0].to(out.device)
+            features = basis.kernels.features(feature_map, at.rho[atoms.to(basis.device)].contiguous())
+            out[:, basis.columns(e)].index_add_(0, kept, mixture @ features.double())
 
 
 def _add_tangents(
@@ -107,7 +142,7 @@ class Pass:
 
 def write_rows(
     basis: ReadyBasis,
-    problem: Problem,
+    problem: Targets,
     recipe: Recipe,
     place_of: Callable[[str], Place],
     how: Pass = Pass(),  # noqa: B008 (a value)
@@ -145,11 +180,11 @@ def write_rows(
                 yield done
 
 
-def _row_batches(basis: ReadyBasis, problem: Problem, how: Pass) -> Iterator[Tensor]:
+def _row_batches(basis: ReadyBasis, problem: Targets, how: Pass) -> Iterator[Tensor]:
     """Runs of structures whose rows are made at once."""
     counts = problem.structures.counts
     one = torch.ones_like(counts)
-    per_structure = {"energies": one, "forces": 3 * counts, "stress": len(VOIGT) * one}
+    per_structure = {kind: n * one for kind, n in ROWS_OF_STRUCTURE.items()} | {"forces": 3 * counts}
     rows = torch.stack([per_structure[kind] for kind in problem.targets]).sum(0)
     most_atoms = BATCH_ATOMS if how.most is None else min(BATCH_ATOMS, max(1, how.most // basis.n_weights))
     cost = torch.maximum(rows * basis.n_weights / (how.most or BATCH_NUMBERS), counts / most_atoms)
