@@ -12,7 +12,7 @@ import torch
 from qml_lightning.atoms.dataset import concatenate
 from qml_lightning.cli import main
 from qml_lightning.report.data_page import data_page
-from qml_lightning.report.page import histogram, ticks
+from qml_lightning.report.drawing import histogram, ticks
 from qml_lightning.study.statistics import statistics_of
 from small_models import crystals, molecules
 
@@ -70,7 +70,7 @@ def test_the_page_is_one_file_that_fetches_nothing(tmp_path):
 
 def test_a_long_tail_is_cut_and_told():
     values = np.append(np.linspace(0, 1, 1000), [50.0])
-    assert "values lie beyond the right edge" in histogram(values, "x")
+    assert "5 of 1,001 values lie beyond the edges" in histogram(values, "x")
     assert histogram(np.ones(5), "x") == ""
     assert ticks(0.0, 1.0) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
 

@@ -49,9 +49,9 @@ def command(
         check_report(report, overwrite=overwrite)
     predictor = machine.predictor(model)
     dataset = reading.load(data)
-    metrics, prediction = evaluate_all(predictor, dataset)
+    metrics, prediction, seconds = evaluate_all(predictor, dataset, for_report=report is not None)
     if report is not None:
-        write_report(report, predictor.potential, dataset, prediction, overwrite=overwrite)
+        write_report(report, predictor.potential, dataset, prediction, overwrite=overwrite, seconds=seconds)
     seen = shared_note(predictor.potential, dataset)
     if as_json:
         show_json({**metrics_as_json(metrics), "notes": [seen] if seen else []})

@@ -47,7 +47,7 @@ def model_card(header: dict[str, Any], explained: dict[str, float] | None = None
         "solver": _solver(provenance.get("solution", {})),
         "seed": str(recipe["seed"]),
         "trained": f"in {seconds_words(provenance.get('seconds', 0.0))} with {provenance.get('kernels', '?')} kernels, "
-        f"{recipe.get('precision', 'float64')}, {provenance.get('threads', '?')} threads "
+        f"{recipe.get('precision', 'float64')}, {threads_words(provenance.get('threads', '?'))} "
         f"on {provenance.get('device', '?')}",
         "predictions": _predictions(header.get("prediction")),
         "committee": _committee(header.get("committee")),
@@ -130,6 +130,10 @@ def seconds_words(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min" if seconds >= 3600 else f"{seconds / 60:.1f} min"
+
+
+def threads_words(threads: object) -> str:
+    return f"{threads} thread{'' if threads == 1 else 's'}"
 
 
 def best_trials(choice: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, Any]]:

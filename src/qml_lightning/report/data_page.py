@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from ..machine.files import write_atomically
 from ..study.statistics import Distribution, Extreme, Statistics
-from .page import facts, histogram, page, paragraph, section, table, tiles
+from .drawing import histogram
+from .page import facts, page, paragraph, section, table, tiles
 
 # Rows of a table that are shown, of lists that may be long.
 SHOWN = 15
