@@ -52,7 +52,7 @@ def model_page(
     explained = {symbol(z): float(part) for z, part in zip(potential.elements, potential.projection.explained)}
     body = [
         f"<h1>{html.escape(title)}</h1>",
-        paragraph(f"On {origin(potential, data)} of {data.source.name}.", "soft"),
+        paragraph(f"{data.source.name}: {origin(potential, data)}.", "soft"),
         _tiles(metrics),
         _explorer(content["plots"], script is not None),
         section("Worst structures", _worst(data, errors, worst)),
@@ -156,8 +156,8 @@ def _explorer(made: Sequence[dict[str, Any]], with_viewer: bool) -> str:
         f'<div class="explorer"><div class="panel"><div class="tabs" role="tablist">{tabs}'
         '<button id="errors" aria-pressed="false">Show errors</button></div>'
         '<canvas id="plot" class="plot" tabindex="0" role="img" aria-label="Predictions against references"></canvas>'
-        f'<div id="legend" class="legend"></div><div id="selected" aria-live="polite"></div></div>'
-        f'<div class="panel shown">{seen}</div></div></section>'
+        f'<div id="legend" class="legend"></div></div><div class="panel">{seen}'
+        '<div id="selected" aria-live="polite"></div></div></div></section>'
     )
 
 

@@ -31,7 +31,7 @@
   function draw() {
     const plot = report.plots[state.plot];
     if (!plot) return;
-    const width = canvas.clientWidth, height = Math.min(width, 430), ratio = window.devicePixelRatio || 1;
+    const width = canvas.clientWidth, height = Math.min(width, 540), ratio = window.devicePixelRatio || 1;
     canvas.style.height = height + "px";
     canvas.width = width * ratio;
     canvas.height = height * ratio;
@@ -115,9 +115,11 @@
     document.body.dataset.structure = String(structure);
     const box = document.getElementById("selected"), table = document.createElement("table");
     table.className = "facts";
-    for (const [name, values] of Object.entries(report.facts)) {
+    const title = document.getElementById("viewer-name"), facts = report.facts;
+    if (title) title.textContent = facts.structure[structure] + " · " + facts.formula[structure];
+    for (const [name, values] of Object.entries(facts)) {
       const text = values[structure];
-      if (!text) continue;
+      if (!text || (title && (name === "structure" || name === "formula"))) continue;
       const row = table.insertRow(), head = document.createElement("th");
       head.textContent = name;
       row.append(head);
@@ -125,8 +127,6 @@
     }
     box.textContent = "";
     box.append(table);
-    const title = document.getElementById("viewer-name"), facts = report.facts;
-    if (title) title.textContent = facts.structure[structure] + " · " + facts.formula[structure];
     const at = report.viewed.indexOf(structure);
     if (viewer && at >= 0 && !seen) viewer.select({ structure: at, environment: at });
     const note = document.getElementById("viewer-note");
