@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..machine.display import threads_words
 from ..machine.memory import GIB
 
 # Kind of label in the record of a choice → quantity of model/metrics.
@@ -130,10 +131,6 @@ def seconds_words(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min" if seconds >= 3600 else f"{seconds / 60:.1f} min"
-
-
-def threads_words(threads: object) -> str:
-    return f"{threads} thread{'' if threads == 1 else 's'}"
 
 
 def best_trials(choice: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, Any]]:

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..machine.display import threads_words
 from ..machine.memory import GIB
 from ..model.metrics import WORDS, Metrics, compare, error_lines, heading, shown, with_unit
-from .card import QUANTITIES, best_trials, model_card, seconds_words, settings_of, symbol, threads_words, verdict
+from .card import QUANTITIES, best_trials, model_card, seconds_words, settings_of, symbol, verdict
 from .drawing import curves
 from .learning import learning_part
 from .page import columns, details, facts, page, paragraph, section, static, table, tiles

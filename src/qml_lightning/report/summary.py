@@ -13,9 +13,9 @@ import numpy as np
 
 from ..api import header_of
 from ..exact import ExactRecipe
+from ..machine.display import threads_words
 from ..machine.files import check_output, write_atomically
 from ..model.metrics import Metrics, compare, error_lines
-from .card import threads_words
 from .figures import PRINT
 from .figures import draw as draw_figure
 from .model_page import model_page
