@@ -90,3 +90,19 @@ def test_the_landing_page_opens_without_a_network(site, tmp_path):
             assert tab.value("document.documentElement.scrollWidth") <= width
         assert tab.problems == []
         assert not [address for address in tab.requests if not address.startswith("file:")]
+
+
+@pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
+def test_search_works_without_a_server_and_colours_follow_the_system(site, tmp_path):
+    with browser(tmp_path) as tab:
+        for dark, scheme in ((True, "slate"), (False, "default")):
+            tab.open(site / "train.html", dark=dark)
+            tab.wait(f"document.body.getAttribute('data-md-color-scheme') === '{scheme}'")
+        tab.value("document.querySelector('.md-search__input').focus()")
+        for letter in "ridge":
+            tab.call("Input.dispatchKeyEvent", type="char", text=letter)
+        tab.wait("document.querySelector('.md-search-result__meta').textContent.includes('matching')")
+        found = tab.value("[...document.querySelectorAll('.md-search-result__link')].map(a => a.href).join()")
+        assert "tune.html" in found
+        assert "changelog" not in found
+        assert tab.problems == []
