@@ -101,8 +101,8 @@ def test_search_works_without_a_server_and_colours_follow_the_system(site, tmp_p
         tab.value("document.querySelector('.md-search__input').focus()")
         for letter in "ridge":
             tab.call("Input.dispatchKeyEvent", type="char", text=letter)
-        tab.wait("document.querySelector('.md-search-result__meta').textContent.includes('matching')")
-        found = tab.value("[...document.querySelectorAll('.md-search-result__link')].map(a => a.href).join()")
-        assert "tune.html" in found
-        assert "changelog" not in found
+        found = "[...document.querySelectorAll('.md-search-result__link')].map(a => a.href).join()"
+        tab.wait(f"{found}.includes('h=ridge')")
+        assert "tune.html?h=ridge" in tab.value(found)
+        assert "changelog" not in tab.value(found)
         assert tab.problems == []
