@@ -68,6 +68,7 @@ def _turned(match: re.Match[str], page: Path) -> str:
     else:
         folder = next((one for one in FOLDERS if where.startswith(f"{one}/")), None)
         if folder is None:  # code and folders are not part of the site
-            return f"{words[1:-1]} (`{where}`)"
+            named = words[1:-1].strip("`") in (where, Path(where).name)
+            return f"`{where}`" if named else f"{words[1:-1]} (`{where}`)"
         found = f"{FOLDERS[folder]}{where.removeprefix(folder)}"
     return f"{words}({found}{mark}{anchor})"
