@@ -98,6 +98,9 @@ def test_missing_labels_are_left_out(judged):
     page = model_page(potential, some, prediction, header_of(potential))
     assert [plot["name"] for plot in content(page)["plots"]] == ["forces"]
     assert "By group" not in page
+    worst = page.partition("Worst structures")[2].partition("</section>")[0]
+    assert "force MAE" in worst
+    assert "energy error" not in worst
 
 
 def test_uncertainties_stand_beside_the_errors_where_predictions_have_them(judged):

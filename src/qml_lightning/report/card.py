@@ -128,6 +128,8 @@ def _solver(solution: dict[str, Any]) -> str:
 
 
 def seconds_words(seconds: float) -> str:
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min" if seconds >= 3600 else f"{seconds / 60:.1f} min"

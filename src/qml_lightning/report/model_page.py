@@ -163,24 +163,30 @@ def _explorer(made: Sequence[dict[str, Any]], with_viewer: bool) -> str:
 
 
 def _worst(data: Dataset, errors: Compared, worst: dict[str, list[int]]) -> str:
+    known = {"energy": ("energy error (meV/atom)", "energy_per_atom"), "force": ("force MAE (meV/Å)", "forces")}
+    known = {kind: words for kind, words in known.items() if worst[kind]}
     names = ("structure", *(("group",) if data.groups is not None else ()))
-    values = ("energy error (meV/atom)", "force MAE (meV/Å)")
-    head = "".join(f"<th>{name}</th>" for name in names) + "".join(f"<th class=number>{name}</th>" for name in values)
+    head = "".join(f"<th>{name}</th>" for name in names)
+    head += "".join(f"<th class=number>{name}</th>" for name, _ in known.values())
     parts = []
-    for kind, title in {"energy": "By energy per atom", "force": "By mean force error"}.items():
-        rows = "".join(_worst_row(data, errors, s) for s in worst[kind])
+    for kind in known:
+        rows = "".join(
+            _worst_row(data, errors, s, {quantity: getattr(errors, one)[s] for one, (_, quantity) in known.items()})
+            for s in worst[kind]
+        )
+        title = {"energy": "By energy per atom", "force": "By mean force error"}[kind]
         made = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-        parts.append(f"<h3>{title}</h3><div class=scroll>{made}</div>" if rows else "")
+        parts.append(f"<h3>{title}</h3><div class=scroll>{made}</div>")
     return columns(*parts)
 
 
-def _worst_row(data: Dataset, errors: Compared, s: int) -> str:
+def _worst_row(data: Dataset, errors: Compared, s: int, values: dict[str, float]) -> str:
     """Row of a table with a button that shows the structure."""
     group = "" if data.groups is None else f"<td>{html.escape(str(data.groups[s]))}</td>"
     name = html.escape(data.name_of(s))
     numbers = "".join(
         f"<td class=number>{shown(quantity, float(value)).replace('-', '−') if np.isfinite(value) else ''}</td>"
-        for quantity, value in (("energy_per_atom", errors.energy[s]), ("forces", errors.force[s]))
+        for quantity, value in values.items()
     )
     return (
         f'<tr><td><button data-structure="{s}" data-atom="{int(errors.atom[s])}">{name}</button></td>'
