@@ -182,6 +182,7 @@ def test_commands_write_pages_and_figures(tmp_path, monkeypatch, capsys):
     assert main(["report", "m.safetensors", "test.extxyz", "-o", "r.html", "--png", "r.png", "--pdf", "r.pdf"]) == 0
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "r.pdf").read_bytes().startswith(b"%PDF")
+    assert b"/Subtype /Type3" not in (tmp_path / "r.pdf").read_bytes()  # journals refuse such fonts
     assert main(["evaluate", "m.safetensors", "test.extxyz", "--report", "e.html"]) == 0
     assert content((tmp_path / "e.html").read_text()) == content((tmp_path / "r.html").read_text())
     assert main(["report", "m.safetensors", "test.extxyz"]) == 2

@@ -27,6 +27,7 @@ STYLE: Any = {
     "axes.spines.right": False,
     "axes.linewidth": 0.8,
     "legend.frameon": False,
+    "pdf.fonttype": 42,  # TrueType: journals refuse fonts of type 3
 }
 
 
