@@ -26,9 +26,9 @@ def main(folder: Path) -> None:
         potential = fit(training, replace(recipes.DEFAULT, features=features), progress=tell)
     potential.save(str(folder / "ethanol.safetensors"), overwrite=True)
 
-    metrics, prediction = evaluate_all(potential.on(), test)
+    metrics, prediction, seconds = evaluate_all(potential.on(), test)
     for name in ("summary.png", "summary.html"):
-        write_summary(folder / name, potential, test, prediction, overwrite=True)
+        write_summary(folder / name, potential, test, prediction, overwrite=True, seconds=seconds)
     show(error_table(f"Ethanol, {len(training):,} structures to learn from, {len(test):,} others to test", metrics))
     seconds, command = potential.provenance.seconds, Path(sys.executable).parent / "qml-lightning"
     show(

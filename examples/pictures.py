@@ -20,27 +20,30 @@ sys.path.insert(0, str(ROOT / "tests" / "helpers"))
 from browser import browser  # noqa: E402  # the path was added above
 
 IMAGES = ROOT / "docs" / "images"
+# Heading with which a picture begins, if not at the top of the page.
+BEGINS = {"report_phone": "Predictions", "report_errors": "Distributions"}
 READY = "document.body.dataset.ready === 'viewer'"
 
 
 def main(folder: Path) -> None:
     train, test = qml.load_dataset("ethanol:train"), qml.load_dataset("ethanol:test")
-    potential = qml.fit(train, qml.recipes.DEFAULT, n_features=2048)
+    potential = qml.fit(train, qml.recipes.DEFAULT, n_features=2048, committee=8)
     report, data = folder / "report.html", folder / "data.html"
-    prediction = potential.predict(test.structures)
+    prediction = potential.predict(test.structures, uncertainty=True)
     write_report(report, potential, test, prediction)
     write_report(IMAGES / "figure.png", potential, test, prediction, overwrite=True)
     write_data_page(data, statistics_of(train))
     shots = [("report", report, 1280, 930, False, READY), ("report_phone", report, 390, 844, True, READY)]
-    shots += [("data", data, 1280, 1010, False, "true")]
+    shots += [("report_errors", report, 1280, 1000, False, READY), ("data", data, 1280, 1010, False, "true")]
     with browser(folder / "profile") as tab:
         for name, page, width, height, dark, ready in shots:
             tab.open(page, width=width, height=height, dark=dark)
             tab.wait(ready)
             if name == "report":
                 tab.value("document.querySelector('button[data-plot=\"1\"]').click()")
-            if name == "report_phone":
-                tab.value("document.getElementById('explorer').scrollIntoView()")
+            if name in BEGINS:
+                found = f"[...document.querySelectorAll('h2')].find(h => h.textContent.startsWith('{BEGINS[name]}'))"
+                tab.value(f"{found}.scrollIntoView()")
             time.sleep(1.0)  # the 3D view turns to its place
             tab.picture(IMAGES / f"{name}.png")
 

@@ -20,19 +20,26 @@ from reference import reference  # of this folder
 ROOT = Path(__file__).parents[2]
 # File of the repository → page of the site.
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+# Head of a page that search leaves out: it has every word, and would come first for all of them.
+UNSEARCHED = "---\nsearch:\n  exclude: true\n---\n"
 # Folder of the repository → folder of the site, for files that pages link to or show.
 FOLDERS = {"benchmarks/figures": "figures", "benchmarks/results": "results"}
+# Style of the site, and a script that lets its search work without a server.
+ASSETS = ("site.css", "iframe-worker.js")
 LINK = re.compile(r"(!?\[[^\]]*\])\(([^)\s]+)\)")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Pages and files from other folders of the repository."""
     for source, name in PAGES.items():
-        files.append(File.generated(config, name, content=(ROOT / source).read_text(encoding="utf-8")))
+        head = UNSEARCHED if name == "changelog.md" else ""
+        files.append(File.generated(config, name, content=head + (ROOT / source).read_text(encoding="utf-8")))
     for folder, name in FOLDERS.items():
         for path in sorted((ROOT / folder).iterdir()):
             if path.suffix in (".png", ".json"):
                 files.append(File.generated(config, f"{name}/{path.name}", abs_src_path=str(path)))
+    for name in ASSETS:
+        files.append(File.generated(config, f"assets/{name}", abs_src_path=str(Path(__file__).parent / name)))
     files.append(File.generated(config, "LICENSE.txt", abs_src_path=str(ROOT / "LICENSE")))
     files.append(File.generated(config, "reference.md", content=reference()))
     return files
@@ -44,16 +51,6 @@ def on_page_markdown(markdown: str, page: Any, config: MkDocsConfig, files: File
     here = ROOT / names.get(page.file.src_uri, f"docs/{page.file.src_uri}")
     parts = re.split(r"(^```.*?^```$)", markdown, flags=re.MULTILINE | re.DOTALL)
     return "".join(part if part.startswith("```") else LINK.sub(lambda m: _turned(m, here), part) for part in parts)
-
-
-def on_post_page(output: str, page: Any, config: MkDocsConfig) -> str:
-    """Pages without the one script that the theme would fetch from elsewhere."""
-    return re.sub(r'<script src="https://[^"]*"></script>', "", output)
-
-
-def on_post_template(output: str, template_name: str, config: MkDocsConfig) -> str:
-    """Pages that are no Markdown, such as that of a missing page, without that script."""
-    return on_post_page(output, None, config)
 
 
 def _turned(match: re.Match[str], page: Path) -> str:
@@ -71,6 +68,7 @@ def _turned(match: re.Match[str], page: Path) -> str:
     else:
         folder = next((one for one in FOLDERS if where.startswith(f"{one}/")), None)
         if folder is None:  # code and folders are not part of the site
-            return f"{words[1:-1]} (`{where}`)"
+            named = words[1:-1].strip("`") in (where, Path(where).name)
+            return f"`{where}`" if named else f"{words[1:-1]} (`{where}`)"
         found = f"{FOLDERS[folder]}{where.removeprefix(folder)}"
     return f"{words}({found}{mark}{anchor})"

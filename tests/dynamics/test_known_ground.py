@@ -52,6 +52,16 @@ def test_a_run_on_known_ground_is_the_run_without_a_limit(model, tmp_path):
     assert watched.flagged == ()
 
 
+@pytest.mark.parametrize(("limit", "words"), [("1e6", "never beyond 1e+06"), ("1e-6", "at 2 looks, first at step 10")])
+def test_the_command_tells_the_largest_uncertainty_of_a_run(model, tmp_path, limit, words):
+    write(tmp_path / "one.xyz", molecule("CH3CH2OH"))
+    given = ["md", str(model), str(tmp_path / "one.xyz"), "-o", str(tmp_path / "run.traj"), "--steps", "20"]
+    given += ["--temperature", "50", "--timestep", "0.2", "--uncertainty-limit", limit, "--beyond", "flag"]
+    done = CliRunner().invoke(app, given)
+    assert done.exit_code == 0, done.output
+    assert words in " ".join(done.output.split())
+
+
 @pytest.mark.parametrize(("limit", "action", "words"), [(-1.0, "stop", "above 0"), (1.0, "jump", "stop or flag")])
 def test_a_limit_that_makes_no_sense_is_refused(model, limit, action, words):
     with pytest.raises(InputError, match=words):

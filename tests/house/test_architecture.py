@@ -43,7 +43,7 @@ study: trends learning_curve tuning label_check stress_check statistics selectio
 adapters: ase delta dipoles ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run
   lammps.external lammps
 dynamics: ensembles restart files watch known_ground run holes
-report: style page data_page card points figures model_page summary curve response
+report: style page drawing learning data_page card points spread figures model_page summary curve response
 cli: screen failures config options recipe_options tables portions overlap md check data datasets properties evaluate
   info lammps learning_curve merge predict report select train tune update
 """

@@ -90,3 +90,19 @@ def test_the_landing_page_opens_without_a_network(site, tmp_path):
             assert tab.value("document.documentElement.scrollWidth") <= width
         assert tab.problems == []
         assert not [address for address in tab.requests if not address.startswith("file:")]
+
+
+@pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
+def test_search_works_without_a_server_and_colours_follow_the_system(site, tmp_path):
+    with browser(tmp_path) as tab:
+        for dark, scheme in ((True, "slate"), (False, "default")):
+            tab.open(site / "train.html", dark=dark)
+            tab.wait(f"document.body.getAttribute('data-md-color-scheme') === '{scheme}'")
+        tab.value("document.querySelector('.md-search__input').focus()")
+        for letter in "ridge":
+            tab.call("Input.dispatchKeyEvent", type="char", text=letter)
+        found = "[...document.querySelectorAll('.md-search-result__link')].map(a => a.href).join()"
+        tab.wait(f"{found}.includes('h=ridge')")
+        assert "tune.html?h=ridge" in tab.value(found)
+        assert "changelog" not in tab.value(found)
+        assert tab.problems == []

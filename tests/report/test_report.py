@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from qml_lightning import evaluate, fit
 from qml_lightning.api import header_of
 from qml_lightning.cli import main
 from qml_lightning.report import model_page as pages
+from qml_lightning.report.drawing import curves, ranges
 from qml_lightning.report.figures import draw
 from qml_lightning.report.model_page import model_page
 from qml_lightning.report.points import compared, plots, viewed, viewer_script
@@ -96,6 +98,9 @@ def test_missing_labels_are_left_out(judged):
     page = model_page(potential, some, prediction, header_of(potential))
     assert [plot["name"] for plot in content(page)["plots"]] == ["forces"]
     assert "By group" not in page
+    worst = page.partition("Worst structures")[2].partition("</section>")[0]
+    assert "force MAE" in worst
+    assert "energy error" not in worst
 
 
 def test_uncertainties_stand_beside_the_errors_where_predictions_have_them(judged):
@@ -105,6 +110,38 @@ def test_uncertainties_stand_beside_the_errors_where_predictions_have_them(judge
     page = model_page(potential, data, replace(prediction, force_uncertainty=error), header_of(potential))
     part = page.partition("Uncertainty against error")[2].partition("</section>")[0]
     assert part.count("100%") == 8  # every component is within the largest of its atom
+    energies = (prediction.energies - data.labels.energies).abs() / 2
+    page = model_page(potential, data, replace(prediction, energy_uncertainty=energies), header_of(potential))
+    part = page.partition("Uncertainty against error")[2].partition("</section>")[0]
+    assert part.count('<td class="number">0%') == 8  # every error is twice what was told
+
+
+def test_errors_are_spread_by_element_and_by_group(judged):
+    potential, data, prediction = judged
+    page = model_page(potential, data, prediction, header_of(potential))
+    part = page.partition("Distributions of errors")[2].partition("</section>")[0]
+    for words in ("force error on Cu", "force error on Au", "kind 0", "|energy error| (meV/atom)"):
+        assert words in part
+    alone = model_page(potential, replace(data, groups=None), prediction, header_of(potential))
+    assert "By group" not in alone.partition("Distributions of errors")[2].partition("</section>")[0]
+
+
+def test_ranges_lie_where_the_quantiles_are():
+    drawn = ranges({"a": np.geomspace(1e-3, 1e3, 1001), "empty": np.full(3, np.nan)}, "error")
+    low, high = (float(x) for x in re.search(r'd="M([\d.]+) [\d.]+H([\d.]+)" stroke="var\(--one\)"', drawn).groups())
+    middle = float(re.search(r'<circle cx="([\d.]+)"', drawn)[1])
+    assert middle == pytest.approx((low + high) / 2, abs=0.2)
+    assert "empty" not in drawn
+    assert "10⁻⁵" not in drawn
+
+
+def test_labels_of_a_logarithmic_axis_do_not_touch():
+    x = np.array([1.8e-9, 5.7e-9, 1.8e-8])
+    drawn = curves({"": (x, np.array([1.04, 1.0, 1.01]))}, "ridge", "error")
+    found = re.findall(r'<text x="([\d.]+)" y="165" text-anchor="middle">([^<]*)</text>', drawn)
+    assert len(found) > 1
+    for (left, first), (right, second) in pairwise(found):
+        assert float(right) - float(left) > 2.5 * (len(first) + len(second))
 
 
 def test_names_from_files_are_not_html(judged):
@@ -145,11 +182,39 @@ def test_commands_write_pages_and_figures(tmp_path, monkeypatch, capsys):
     assert main(["report", "m.safetensors", "test.extxyz", "-o", "r.html", "--png", "r.png", "--pdf", "r.pdf"]) == 0
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "r.pdf").read_bytes().startswith(b"%PDF")
+    assert b"/Subtype /Type3" not in (tmp_path / "r.pdf").read_bytes()  # journals refuse such fonts
     assert main(["evaluate", "m.safetensors", "test.extxyz", "--report", "e.html"]) == 0
     assert content((tmp_path / "e.html").read_text()) == content((tmp_path / "r.html").read_text())
     assert main(["report", "m.safetensors", "test.extxyz"]) == 2
     assert main(["report", "m.safetensors", "test.extxyz", "-o", "r.pdf"]) == 2
     assert "ends in .html" in capsys.readouterr().err
+
+
+def test_a_report_of_a_model_with_a_committee_tells_uncertainties_times_and_a_learning_curve(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    fit(molecules(12), SMALL, committee=4).save("m.safetensors")
+    from qml_lightning.datasets import write_extxyz
+
+    data = molecules(4, seed=50)
+    write_extxyz("test.extxyz", data.structures, energies=data.labels.energies, forces=data.labels.forces)
+    models = [{"features": 8, "structures": n, "seed": 0, "energy_mae": 1 / n, "forces_mae": 2 / n} for n in (2, 4, 8)]
+    (tmp_path / "curve.json").write_text(json.dumps({"models": models, "advice": "More data would help."}))
+    assert main(["report", "m.safetensors", "test.extxyz", "-o", "r.html", "--curve", "curve.json"]) == 0
+    page = (tmp_path / "r.html").read_text().partition('id="report-data"')[0]
+    for words in ("Uncertainty against error", "µs per atom", "More data would help.", "8 features"):
+        assert words in page
+    (tmp_path / "curve.json").write_text("[]")
+    assert main(["report", "m.safetensors", "test.extxyz", "-o", "s.html", "--curve", "curve.json"]) == 2
+
+
+def test_no_kind_of_points_hides_the_others_in_a_figure(judged):
+    figure = draw(*judged[1:])
+    drawn = [line for line in figure.axes[1].get_lines() if line.get_linestyle() == "None" and len(line.get_xdata())]
+    shapes = [line.get_marker() for line in drawn]
+    assert sum(len(line.get_xdata()) for line in drawn) == 120
+    assert len(set(shapes)) == 2
+    # each kind is the upper one in some layer
+    assert len({second for first, second in pairwise(shapes) if first != second}) == 2
 
 
 @needs_browser
@@ -187,6 +252,10 @@ def test_a_click_on_a_point_and_the_arrow_keys_change_the_structure_that_is_show
     tab.press("ArrowRight")
     tab.wait(f"document.body.dataset.structure === '{(now + 1) % 10}'")
     tab.wait(f"qmlReport.viewer().saveSettings().pinned[0] === {(now + 1) % 10}")
+    assert tab.value("document.getElementById('viewer-name').textContent").endswith("AuCu3")
+    # and a structure that is chosen below the viewer is marked in the plot
+    tab.value("qmlReport.viewer().info.onchange({structure: 0, environment: 0})")
+    assert tab.value("document.body.dataset.structure") == "0"
     assert tab.problems == []
 
 

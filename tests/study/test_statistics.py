@@ -8,11 +8,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from ase.cell import Cell
 
 from qml_lightning.atoms.dataset import concatenate
 from qml_lightning.cli import main
 from qml_lightning.report.data_page import data_page
-from qml_lightning.report.page import histogram, ticks
+from qml_lightning.report.drawing import histogram, ticks
 from qml_lightning.study.statistics import statistics_of
 from small_models import crystals, molecules
 
@@ -30,6 +31,11 @@ def test_numbers_are_those_of_the_data():
     assert found.largest_forces[0].value == pytest.approx(float(lengths.max()))
     atom = int(lengths.argmax())
     assert found.largest_forces[0].where.startswith(f"structure {atom // 4}, atom {atom % 4} (")
+    # one atom of each structure, and no structure twice
+    assert len({one.where.partition(",")[0] for one in found.largest_forces}) == len(found.largest_forces) == 5
+    edges, angles = zip(*(Cell(cell).cellpar().reshape(2, 3) for cell in data.structures.cells.numpy()))
+    assert found.edges.quantiles[4] == pytest.approx(np.max(edges))
+    assert found.angles.mean == pytest.approx(np.mean(angles))
     assert found.volumes.mean == pytest.approx(float((data.structures.volumes / 4).mean()))
 
 
@@ -54,7 +60,7 @@ def test_repeated_structures_with_other_labels_are_told():
 def test_data_without_labels_has_statistics_too():
     data = molecules(3)
     found = statistics_of(replace(data, labels=type(data.labels)()))
-    assert found.energies is found.forces is None
+    assert found.energies is found.forces is found.edges is found.angles is None
     assert found.references == {}
     assert "Forces" not in data_page(found)
 
@@ -65,12 +71,12 @@ def test_the_page_is_one_file_that_fetches_nothing(tmp_path):
     assert "<b>bulk" not in page
     assert "&lt;b&gt;bulk" in page
     assert "http" not in page
-    assert page.count("<svg") == 3  # energies, forces, volumes; sizes are all the same
+    assert page.count("<svg") == 4  # energies, forces, volumes, lattice vectors; sizes are all the same
 
 
 def test_a_long_tail_is_cut_and_told():
     values = np.append(np.linspace(0, 1, 1000), [50.0])
-    assert "values lie beyond the right edge" in histogram(values, "x")
+    assert "5 of 1,001 values lie beyond the edges" in histogram(values, "x")
     assert histogram(np.ones(5), "x") == ""
     assert ticks(0.0, 1.0) == pytest.approx([0, 0.2, 0.4, 0.6, 0.8, 1.0])
 

@@ -68,7 +68,7 @@ class Dataset:
 
     def __repr__(self) -> str:
         facts = self._facts()
-        return one_line("Dataset", [facts["data"], facts["structures"], facts["elements"], facts["labels"]])
+        return one_line("Dataset", [facts["data"], f"{len(self):,} structures", facts["elements"], facts["labels"]])
 
     def _repr_html_(self) -> str:
         return facts_html("Dataset", self._facts())
@@ -80,7 +80,7 @@ class Dataset:
         names = [] if self.groups is None else sorted({str(name) for name in self.groups} - {""})
         return {
             "data": f"{self.source.name}{split}",
-            "structures": f"{len(self):,} structures",
+            "structures": f"{len(self):,}",
             "atoms": f"{self.structures.n_atoms:,}, {' to '.join(map(str, sizes))} in a structure",
             "elements": self.structures.symbols,
             "labels": " ".join(self.labels.kinds) or "no labels",

@@ -74,9 +74,9 @@ def command(
         return
     predictor = machine.predictor(model)
     dataset = reading.suited_to(predictor.potential).load(data)
-    metrics, prediction = evaluate_all(predictor, dataset)
+    metrics, prediction, seconds = evaluate_all(predictor, dataset, for_report=report is not None)
     if report is not None:
-        write_report(report, predictor.potential, dataset, prediction, overwrite=overwrite)
+        write_report(report, predictor.potential, dataset, prediction, overwrite=overwrite, seconds=seconds)
     seen = shared_note(predictor.potential, dataset)
     if as_json:
         show_json({**metrics_as_json(metrics), "notes": [seen] if seen else []})

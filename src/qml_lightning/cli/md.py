@@ -120,8 +120,10 @@ def _uncertainty(done: RunResult, limit: float | None) -> str:
     """Largest uncertainty of a force, and how often it was beyond the limit; empty if nobody looked."""
     if done.largest_uncertainty is None:
         return ""
-    beyond = f"; beyond {limit:g} eV/Å at {len(done.flagged)} looks, first at step {done.flagged[0]}"
-    return f"of forces at most {done.largest_uncertainty:.3g} eV/Å" + (beyond if done.flagged else "")
+    told = f"of forces at most {done.largest_uncertainty:.3g} eV/Å"
+    if not done.flagged:
+        return f"{told}, never beyond {limit:g}"
+    return f"{told}; beyond {limit:g} eV/Å at {len(done.flagged)} looks, first at step {done.flagged[0]}"
 
 
 def first_structure(path: Path) -> Any:

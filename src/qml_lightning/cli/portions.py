@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -72,15 +73,23 @@ def refuse_useless(predictor: Predictor, structures: Structures) -> None:
     _refuse_not_finite(predictor.predict(few), few)
 
 
-def evaluate_all(predictor: Predictor, data: Dataset) -> tuple[Metrics, Prediction]:
-    """Errors on the labels of `data`, and the predictions, with a progress bar."""
+def evaluate_all(predictor: Predictor, data: Dataset, *, for_report: bool = False) -> tuple[Metrics, Prediction, float]:
+    """Errors on the labels of `data`, the predictions, and the seconds they took, with a progress bar.
+
+    `for_report`: with uncertainties, if the model has a committee.
+    """
     from ..model.metrics import compare
 
-    labels = data.labels
+    labels, started = data.labels, time.perf_counter()
     prediction = predict_all(
-        predictor, data.structures, forces=labels.forces is not None, stress=labels.stress is not None
+        predictor,
+        data.structures,
+        forces=labels.forces is not None,
+        stress=labels.stress is not None,
+        uncertainty=for_report and predictor.potential.committee is not None,
     )
-    return compare(data.structures, labels, prediction), prediction
+    seconds = time.perf_counter() - started
+    return compare(data.structures, labels, prediction), prediction, seconds
 
 
 def parts_of(

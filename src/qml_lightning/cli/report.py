@@ -25,6 +25,7 @@ trials behind the recipe, and the card of the model. --png and --pdf write a fig
 
   qml-lightning report ethanol.safetensors ethanol:test -o report.html
   qml-lightning report model.safetensors mine.extxyz -o report.html --pdf figure.pdf
+  qml-lightning report model.safetensors mine.extxyz -o report.html --curve curve.json
 """
 )
 
@@ -38,10 +39,14 @@ def command(
     output: Annotated[Path | None, Option("--output", "-o", help="Page to write, .html.", metavar="FILE")] = None,
     png: Annotated[Path | None, Option(help="Figure for a paper as pixels.", metavar="FILE")] = None,
     pdf: Annotated[Path | None, Option(help="Figure for a paper as lines.", metavar="FILE")] = None,
+    curve: Annotated[
+        Path | None, Option(help="Show the learning curve that `learning-curve -o FILE` wrote, .json.", metavar="FILE")
+    ] = None,
     overwrite: Overwrite = False,
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
+    from ..report.learning import read_curve
     from ..report.summary import check_report, write_report
 
     wanted = {".html": output, ".png": png, ".pdf": pdf}
@@ -53,11 +58,12 @@ def command(
             raise InputError(f"Wanted a name that ends in {ending}, got {path}.")
         if path is not None:
             check_report(path, overwrite=overwrite)
+    known = None if curve is None else read_curve(curve)
     predictor = machine.predictor(model)
     dataset = reading.suited_to(predictor.potential).load(data)
-    metrics, prediction = evaluate_all(predictor, dataset)
+    metrics, prediction, seconds = evaluate_all(predictor, dataset, for_report=True)
     for path in files:
-        write_report(path, predictor.potential, dataset, prediction, overwrite=overwrite)
+        write_report(path, predictor.potential, dataset, prediction, overwrite=overwrite, curve=known, seconds=seconds)
     seen = shared_note(predictor.potential, dataset)
     if as_json:
         told = {**metrics_as_json(metrics), "files": [str(path) for path in files], "notes": [seen] if seen else []}

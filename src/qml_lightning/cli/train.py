@@ -174,11 +174,11 @@ def command(
 
     shown = held_out or (dataset if len(dataset) <= SHOWN else dataset.subsample(SHOWN, request.start.seed))
     predictor = potential.on(device, None, machine.kernels)
-    metrics, prediction = evaluate_all(predictor, shown)
+    metrics, prediction, seconds = evaluate_all(predictor, shown, for_report=report is not None)
     if report is not None:
         from ..report.summary import write_summary
 
-        write_summary(report, potential, shown, prediction, overwrite=overwrite)
+        write_summary(report, potential, shown, prediction, overwrite=overwrite, seconds=seconds)
     twice = (repeats_note(dataset), shared_note(potential, held_out) if held_out is not None else "")
     done = _Trained(model, report, keep.equations, potential, checked, looked_at, metrics, valid, twice)
     _tell(done, as_json)

@@ -9,7 +9,8 @@ from collections.abc import Mapping, Sequence
 _STYLE = "border-collapse:collapse;margin:.3em 0;font-variant-numeric:tabular-nums"
 _NAME = "text-align:left;padding:.15em 1em .15em 0;opacity:.7;font-weight:normal;vertical-align:top;white-space:nowrap"
 _VALUE = "text-align:left;padding:.15em 0"
-_NUMBER = "text-align:right;padding:.15em .8em .15em 0"
+_CELL = "padding:.15em .8em .15em 0;white-space:pre"
+_LEFT, _RIGHT = f"text-align:left;{_CELL}", f"text-align:right;{_CELL}"
 
 
 def one_line(name: str, values: Sequence[str]) -> str:
@@ -28,12 +29,21 @@ def facts_html(title: str, facts: Mapping[str, str]) -> str:
     return f'<div><strong>{html.escape(title)}</strong><table style="{_STYLE}">{rows}</table></div>'
 
 
-def table_html(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """HTML of a title and a table with headings; all columns but the first are aligned to the right."""
-    head = "".join(f'<th style="{_NUMBER};opacity:.7">{html.escape(column)}</th>' for column in columns)
+def threads_words(threads: object) -> str:
+    """Such as `1 thread` and `2 threads`."""
+    return f"{threads} thread{'' if threads == 1 else 's'}"
+
+
+def table_html(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> str:
+    """HTML of a title and a table with headings; the columns numbered in `right` are numbers."""
+    styles = [_RIGHT if at in right else _LEFT for at in range(len(columns))]
+    head = "".join(
+        f'<th style="{style};opacity:.7;font-weight:normal">{html.escape(column)}</th>'
+        for column, style in zip(columns, styles)
+    )
     lines = "".join(
         '<tr style="background:none">'
-        + "".join(f'<td style="{_NUMBER if at else _VALUE}">{html.escape(cell)}</td>' for at, cell in enumerate(row))
+        + "".join(f'<td style="{style}">{html.escape(cell)}</td>' for cell, style in zip(row, styles))
         + "</tr>"
         for row in rows
     )

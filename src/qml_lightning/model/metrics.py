@@ -54,7 +54,7 @@ class Metrics:
     def _repr_html_(self) -> str:
         rows = [(one.name, one.mae, one.rmse, one.unit, f"{one.n:,}") for one in error_lines(self)]
         title = f"Errors on {self.structures:,} structures, {self.atoms:,} atoms"
-        return table_html(title, ("", "MAE", "RMSE", "unit", "values"), rows)
+        return table_html(title, ("", "MAE", "RMSE", "unit", "values"), rows, right=(1, 2, 4))
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON, in eV and Å."""

@@ -14,7 +14,7 @@ from ..atoms.structures import Structures
 from ..errors import InputError
 from ..kernels import PredictorModel, WholePath
 from ..machine.compute import Compute
-from ..machine.display import facts_html, one_line
+from ..machine.display import facts_html, one_line, threads_words
 from .baseline import Baseline
 from .basis import Basis, ReadyBasis
 from .committee import Committee
@@ -122,7 +122,7 @@ class Model(Protocol):
             "corrects": self.corrects,
             "training": f"{made.structures:,} structures" + (f" of {name}" if name else ""),
             "equations": ", ".join(f"{n:,} {kind}" for kind, n in made.targets.items()),
-            "time": "" if made.seconds is None else f"{made.seconds:.1f} s on {made.threads} threads",
+            "time": "" if made.seconds is None else f"{made.seconds:.1f} s on {threads_words(made.threads)}",
             "versions": ", ".join(f"{name} {text}" for name, text in made.versions.items()),
             "citation": str(made.data.get("citation", "")).split("\n")[0],
         }

@@ -44,7 +44,9 @@ class Prediction:
     force_uncertainty: Tensor | None = None  # (atoms,) of each component
 
     def __repr__(self) -> str:
-        return one_line("Prediction", list(self._facts().values()))
+        told = self._facts()
+        words = {"structures": "{} structures", "atoms": "{} atoms", "forces": "forces {}"}
+        return one_line("Prediction", [words.get(name, "{}").format(value) for name, value in told.items() if value])
 
     def _repr_html_(self) -> str:
         return facts_html("Prediction", self._facts())
@@ -53,10 +55,10 @@ class Prediction:
         n, energies, forces = len(self.energies), self.energies, self.forces
         span = f"{float(energies.min()):.3f} to {float(energies.max()):.3f} eV" if n > 1 else ""
         return {
-            "structures": f"{n:,} structures",
-            "atoms": f"{len(self.atom_energies):,} atoms",
+            "structures": f"{n:,}",
+            "atoms": f"{len(self.atom_energies):,}",
             "energies": (span or f"{float(energies[0]):.3f} eV") if n else "",
-            "forces": "" if forces is None or not n else f"forces up to {float(forces.norm(dim=1).max()):.3g} eV/Å",
+            "forces": "" if forces is None or not n else f"up to {float(forces.norm(dim=1).max()):.3g} eV/Å",
             "stress": "" if self.stress is None else "stress",
         }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..machine.display import threads_words
 from ..machine.memory import GIB
 
 # Kind of label in the record of a choice → quantity of model/metrics.
@@ -47,7 +48,7 @@ def model_card(header: dict[str, Any], explained: dict[str, float] | None = None
         "solver": _solver(provenance.get("solution", {})),
         "seed": str(recipe["seed"]),
         "trained": f"in {seconds_words(provenance.get('seconds', 0.0))} with {provenance.get('kernels', '?')} kernels, "
-        f"{recipe.get('precision', 'float64')}, {provenance.get('threads', '?')} threads "
+        f"{recipe.get('precision', 'float64')}, {threads_words(provenance.get('threads', '?'))} "
         f"on {provenance.get('device', '?')}",
         "predictions": _predictions(header.get("prediction")),
         "committee": _committee(header.get("committee")),
@@ -127,6 +128,8 @@ def _solver(solution: dict[str, Any]) -> str:
 
 
 def seconds_words(seconds: float) -> str:
+    if seconds < 1:
+        return f"{1000 * seconds:.0f} ms"
     if seconds < 120:
         return f"{seconds:.1f} s"
     return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:.0f} min" if seconds >= 3600 else f"{seconds / 60:.1f} min"

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 from ..machine.files import write_atomically
 from ..study.statistics import Distribution, Extreme, Statistics
-from .page import facts, histogram, page, paragraph, section, table, tiles
+from .drawing import histogram
+from .page import columns, facts, page, paragraph, section, table, tiles
 
 # Rows of a table that are shown, of lists that may be long.
 SHOWN = 15
@@ -24,25 +25,29 @@ def data_page(s: Statistics) -> str:
     body = [
         *_header(s),
         section("Look at these first", *(paragraph(text, "warning") for text in (*s.repeated, *s.notes))),
-        section("Composition", _two(_counts("composition", s.compositions), _counts("element", s.elements, "atoms"))),
-        section("Groups", _counts("group (config_type)", s.groups)),
+        section(
+            "Composition",
+            columns(_counts("element", s.elements, "atoms"), _counts("composition", s.compositions),
+                    _counts("group (config_type)", s.groups)),
+        ),
         section(
             "Energies",
-            _two(_drawn(s.energies, "energy per atom past the reference energies (eV)"),
+            columns(_drawn(s.energies, "energy per atom past the reference energies (eV)"),
                  _drawn(s.sizes, "atoms in a structure")),
-            _two(_extremes("lowest", s.lowest_energies, "eV/atom"),
+            columns(_extremes("lowest", s.lowest_energies, "eV/atom"),
                  _extremes("highest", s.highest_energies, "eV/atom")),
             _references(s),
         ),
         section(
             "Forces",
-            _two(_drawn(s.forces, "length of the force on an atom (eV/Å)", "--two"),
+            columns(_drawn(s.forces, "length of the force on an atom (eV/Å)", "--two"),
                  _extremes("largest", s.largest_forces, "eV/Å")),
             _net(s.net_forces),
         ),
         section(
             "Distances and cells",
-            _two(_shortest(s), _drawn(s.volumes, "volume per atom (Å³)", "--three")),
+            columns(_shortest(s), _drawn(s.volumes, "volume per atom (Å³)", "--three"),
+                    _drawn(s.edges, "length of a lattice vector (Å)", "--three")),
         ),
         section("Numbers", _numbers(s)),
     ]  # fmt: skip
@@ -66,11 +71,6 @@ def _header(s: Statistics) -> list[str]:
     ]
 
 
-def _two(*parts: str) -> str:
-    kept = [part for part in parts if part]
-    return f"<div class=columns>{''.join(f'<div>{part}</div>' for part in kept)}</div>" if kept else ""
-
-
 def _counts(name: str, counts: dict[str, int], of: str = "structures") -> str:
     rows = [(key, f"{n:,}") for key, n in list(counts.items())[:SHOWN]]
     more = paragraph(f"… and {len(counts) - SHOWN:,} more.", "soft") if len(counts) > SHOWN else ""
@@ -91,7 +91,7 @@ def _references(s: Statistics) -> str:
     rows = {symbol: f"{energy:.4f} eV" for symbol, energy in s.references.items()}
     option = ",".join(f"{symbol}={energy:.4f}" for symbol, energy in s.references.items())
     return f"<h3>Suggested reference energies</h3>{paragraph(s.references_from, 'soft')}{facts(rows)}" + paragraph(
-        f"`train` finds them by itself; to fix them: --reference-energies {option}", "soft"
+        f"The command train finds them by itself; to fix them: --reference-energies {option}", "soft"
     )
 
 
@@ -128,6 +128,8 @@ def number_rows(s: Statistics) -> list[tuple[str, ...]]:
         "force": s.forces,
         "net force": s.net_forces,
         "volume": s.volumes,
+        "lattice vector": s.edges,
+        "lattice angle": s.angles,
     }
     return [
         (name, *(_number(value, one.std) for value in (one.mean, one.std, *one.quantiles)), one.unit)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .drawing import within
 from .points import plots
 from .style import COLOURS, GREY, STYLE
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 # Inches: two columns of a journal. Fonts are those that it prints.
 PANEL, FONT = 2.35, 8
+PRINT = 300  # dots per inch
 MOST = 1_000_000  # points in a panel, which are drawn as pixels
+# Points are drawn in layers of about so many, up to a number of layers: kinds take turns, so that none hides another.
+LAYER, LAYERS = 40, 200
 MARKERS = "o^sDvP"  # kinds of points differ in shape as well as in colour
 
 
@@ -44,10 +48,18 @@ def _parity(axes: Axes, plot: dict[str, Any]) -> None:
     room = 0.04 * (high - low)
     axes.plot([low - room, high + room], [low - room, high + room], color=GREY, linewidth=0.7, zorder=0)
     size = 2.0 if len(x) > 500 else 3.5
-    for at, one in enumerate(plot["kinds"]):
-        own = kind == at
-        axes.plot(x[own], y[own], MARKERS[at % len(MARKERS)], color=COLOURS[at % len(COLOURS)], markersize=size,
-                  markeredgewidth=0, alpha=0.6, label=one["name"], rasterized=len(x) > 2000)  # fmt: skip
+    layers = min(LAYERS, 1 + len(x) // LAYER) if len(plot["kinds"]) > 1 else 1
+    layer = np.random.default_rng(0).integers(layers, size=len(x))
+    style: Any = {"markersize": size, "markeredgewidth": 0, "alpha": 0.6, "rasterized": len(x) > 2000}
+    looks: list[Any] = [
+        {"marker": MARKERS[k % len(MARKERS)], "color": COLOURS[k % len(COLOURS)]} for k in range(len(plot["kinds"]))
+    ]
+    for turn in range(layers):
+        for at in np.roll(np.arange(len(looks)), turn):
+            points = (layer == turn) & (kind == at)
+            axes.plot(x[points], y[points], linestyle="none", **looks[at], **style)
+    for one, look in zip(plot["kinds"], looks):
+        axes.plot([], [], linestyle="none", label=one["name"], **look, **style)
     axes.set(xlim=(low - room, high + room), ylim=(low - room, high + room), aspect="equal")
     axes.set(xlabel=f"reference ({plot['unit']})", ylabel=f"predicted ({plot['unit']})")
     axes.locator_params(nbins=4)
@@ -60,8 +72,10 @@ def _parity(axes: Axes, plot: dict[str, Any]) -> None:
 
 def _errors(axes: Axes, plot: dict[str, Any]) -> None:
     wrong = plot["scale"] * (np.asarray(plot["y"]) - np.asarray(plot["x"]))
-    reach = float(np.quantile(np.abs(wrong), 0.995)) or 1.0
+    reach = max(map(abs, within(wrong)[:2])) or 1.0
+    beyond = float((np.abs(wrong) > reach).mean())
+    tail = f"\n({1 - beyond:.1%} of the values)" if beyond else ""
     axes.hist(wrong, bins=41, range=(-reach, reach), color=COLOURS[0], linewidth=0)
     axes.axvline(0.0, color=GREY, linewidth=0.7)
-    axes.set(xlabel=f"error ({plot['errorUnit']})", ylabel="values")
+    axes.set(xlabel=f"error ({plot['errorUnit']}){tail}", ylabel="values")
     axes.locator_params(nbins=4)

@@ -87,9 +87,9 @@ def plots(data: Dataset, prediction: Prediction, most: int = MOST_POINTS) -> lis
         x, y = (labels.energies / scale).numpy(), (prediction.energies / scale).numpy()
         zero = float(np.nanmedian(x))  # the zero of an energy is arbitrary: show only how it varies
         words = "energy per atom − median" if varied else "energy − median"
-        groups = _groups(data)
+        units = ("eV/atom", "meV/atom", 1e3) if varied else ("eV", "meV", 1e3)
         made.append(
-            _plot("energy", words, ("eV", "meV", 1e3), (x - zero, y - zero), np.arange(len(data)), None, groups, most)
+            _plot("energy", words, units, (x - zero, y - zero), np.arange(len(data)), None, _groups(data), most)
         )
     if labels.forces is not None and prediction.forces is not None:
         x, y = labels.forces.numpy().ravel(), prediction.forces.numpy().ravel()

@@ -13,8 +13,10 @@ import numpy as np
 
 from ..api import header_of
 from ..exact import ExactRecipe
+from ..machine.display import threads_words
 from ..machine.files import check_output, write_atomically
 from ..model.metrics import Metrics, compare, error_lines
+from .figures import PRINT
 from .figures import draw as draw_figure
 from .model_page import model_page
 from .points import origin
@@ -51,13 +53,18 @@ def write_report(
     prediction: Prediction,
     *,
     overwrite: bool = False,
+    curve: dict[str, Any] | None = None,
+    seconds: float | None = None,
 ) -> None:
-    """Write `prediction` against the labels of `data`: .html as a page with links, others as a figure for a paper."""
+    """Write `prediction` against the labels of `data`: .html as a page with links, others as a figure for a paper.
+
+    A page also shows `curve`, the content of a file of `learning-curve`, and `seconds`, the time of the prediction.
+    """
     path = check_report(path, overwrite=overwrite)
     if path.suffix.lower() == ".html":
-        page = model_page(potential, data, prediction, header_of(potential)).encode()
+        page = model_page(potential, data, prediction, header_of(potential), curve=curve, seconds=seconds).encode()
     else:
-        page = image(draw_figure(data, prediction), path.suffix[1:].lower())
+        page = image(draw_figure(data, prediction), path.suffix[1:].lower(), PRINT)
     write_atomically(path, page, overwrite=overwrite)
 
 
@@ -68,10 +75,12 @@ def write_summary(
     prediction: Prediction,
     *,
     overwrite: bool = False,
+    curve: dict[str, Any] | None = None,
+    seconds: float | None = None,
 ) -> None:
     """Write the summary of a fit: .html as the page of `write_report`, others as one page with figure and tables."""
     if Path(path).suffix.lower() == ".html":
-        write_report(path, potential, data, prediction, overwrite=overwrite)
+        write_report(path, potential, data, prediction, overwrite=overwrite, curve=curve, seconds=seconds)
         return
     path = check_report(path, overwrite=overwrite)
     write_atomically(path, image(draw(potential, data, prediction), path.suffix[1:].lower()), overwrite=overwrite)
@@ -200,7 +209,7 @@ def _facts(axes: Axes, potential: Potential | ExactPotential) -> None:
         "representation": ", ".join(recipe.representation.describe().split(", ")[:2]),
         "projection": "none" if recipe.rank is None else f"{recipe.rank} axes, unexplained variance {lost:.0e}",
         limit[0]: f"{limit[1]:g}",
-        "time": f"{made.seconds or 0.0:.1f} s, {made.threads} threads, {made.kernels}",
+        "time": f"{made.seconds or 0.0:.1f} s, {threads_words(made.threads)}, {made.kernels}",
     }
     _table(axes, "Training", (Column(0.0, grey=True), Column(0.3)), [(k, v) for k, v in values.items() if v])
 

@@ -61,12 +61,14 @@ class Statistics:
     forces: Distribution | None  # lengths of force vectors, eV/Å
     net_forces: Distribution | None  # length of the sum over a structure, per atom, eV/Å
     volumes: Distribution | None  # Å³ per atom, of periodic structures
+    edges: Distribution | None  # lengths of periodic lattice vectors, Å
+    angles: Distribution | None  # between them, degrees
     periodic: dict[str, int]  # structures by number of periodic directions
     references: dict[str, float]  # suggested reference energies, eV
     references_from: str
     lowest_energies: tuple[Extreme, ...]
     highest_energies: tuple[Extreme, ...]
-    largest_forces: tuple[Extreme, ...]
+    largest_forces: tuple[Extreme, ...]  # one atom of a structure
     shortest: dict[str, Extreme]  # by pair of elements, shortest first
     repeated: tuple[str, ...]  # sentences about structures that occur twice
     notes: tuple[str, ...]  # of the reader, and warnings
@@ -96,6 +98,7 @@ def statistics_of(data: Dataset) -> Statistics:
     forces = None if labels.forces is None else labels.forces.norm(dim=1)
     of_structure = data.name_of
     volumes = structures.volumes / structures.counts
+    edges, angles = _lattices(structures)
     known = {"energies": labels.energies, "stress": labels.stress}
     counts = {kind: int(x.reshape(len(x), -1).isfinite().all(1).sum()) for kind, x in known.items() if x is not None}
     if labels.forces is not None:
@@ -114,6 +117,8 @@ def statistics_of(data: Dataset) -> Statistics:
         forces=_distribution(forces, "eV/Å"),
         net_forces=_distribution(_net_forces(structures, labels.forces), "eV/Å"),
         volumes=_distribution(volumes, "Å³/atom"),
+        edges=_distribution(edges, "Å"),
+        angles=_distribution(angles, "°"),
         periodic=_directions(structures),
         references=dict(zip((symbols[z] for z in structures.elements), found.baseline.energies.tolist()))
         if labels.energies is not None
@@ -121,7 +126,7 @@ def statistics_of(data: Dataset) -> Statistics:
         references_from=found.words if labels.energies is not None else "",
         lowest_energies=_extremes(energies, of_structure, largest=False),
         highest_energies=_extremes(energies, of_structure),
-        largest_forces=_extremes(forces, lambda atom: _name_of_atom(data, atom)),
+        largest_forces=_largest_forces(data, forces),
         shortest=_shortest(data),
         repeated=_repeated(data),
         notes=(*_notes(data), *(str(one.message) for one in told)),
@@ -178,10 +183,31 @@ def _extremes(values: Tensor | None, name: Any, *, largest: bool = True) -> tupl
     return tuple(Extreme(float(values[at]), name(at)) for at in order if bool(values[at].isfinite()))
 
 
+def _largest_forces(data: Dataset, lengths: Tensor | None) -> tuple[Extreme, ...]:
+    """Structures with the largest forces, each with the atom that has it."""
+    if lengths is None:
+        return ()
+    atoms, first = [], 0
+    for part in lengths.nan_to_num(-1.0).split(data.structures.counts.tolist()):
+        atoms.append(first + int(part.argmax()))
+        first += len(part)
+    return _extremes(lengths[atoms], lambda s: _name_of_atom(data, atoms[s]))
+
+
 def _name_of_atom(data: Dataset, atom: int) -> str:
     s = int(data.structures.structure_of_atom[atom])
     element = _symbols()[int(data.structures.numbers[atom])]
     return f"{data.name_of(s)}, atom {atom - int(data.structures.offsets[s])} ({element})"
+
+
+def _lattices(structures: Structures) -> tuple[Tensor, Tensor]:
+    """Lengths of the periodic lattice vectors of all structures in Å, and the angles between them in degrees."""
+    lengths = structures.cells.norm(dim=2)
+    pairs = [(1, 2), (0, 2), (0, 1)]
+    cosines = torch.stack([(structures.cells[:, a] * structures.cells[:, b]).sum(1) for a, b in pairs], 1)
+    cosines /= torch.stack([lengths[:, a] * lengths[:, b] for a, b in pairs], 1)
+    both = torch.stack([structures.periodic[:, a] & structures.periodic[:, b] for a, b in pairs], 1)
+    return lengths[structures.periodic], torch.rad2deg(cosines[both].clamp(-1.0, 1.0).arccos())
 
 
 def _net_forces(structures: Structures, forces: Tensor | None) -> Tensor | None:

@@ -65,7 +65,7 @@ def compiler() -> str:
             return name
     raise ResourceError(
         f"There is no C++ compiler ({', '.join(_COMPILERS)}, or the environment variable CXX). Install one (Debian: "
-        "g++), or run without one: docs/dynamics.md, fix external."
+        "g++), or run without one: docs/lammps.md, fix external."
     )
 
 

@@ -31,7 +31,7 @@
   function draw() {
     const plot = report.plots[state.plot];
     if (!plot) return;
-    const width = canvas.clientWidth, height = Math.min(width, 430), ratio = window.devicePixelRatio || 1;
+    const width = canvas.clientWidth, height = Math.min(width, 540), ratio = window.devicePixelRatio || 1;
     canvas.style.height = height + "px";
     canvas.width = width * ratio;
     canvas.height = height * ratio;
@@ -109,15 +109,17 @@
     at.append(n);
   }
 
-  function select(structure, atom) {
+  function select(structure, atom, seen) {
     state.structure = structure;
     state.atom = atom === undefined || atom === null ? -1 : atom;
     document.body.dataset.structure = String(structure);
     const box = document.getElementById("selected"), table = document.createElement("table");
     table.className = "facts";
-    for (const [name, values] of Object.entries(report.facts)) {
+    const title = document.getElementById("viewer-name"), facts = report.facts;
+    if (title) title.textContent = facts.structure[structure] + " · " + facts.formula[structure];
+    for (const [name, values] of Object.entries(facts)) {
       const text = values[structure];
-      if (!text) continue;
+      if (!text || (title && (name === "structure" || name === "formula"))) continue;
       const row = table.insertRow(), head = document.createElement("th");
       head.textContent = name;
       row.append(head);
@@ -126,7 +128,7 @@
     box.textContent = "";
     box.append(table);
     const at = report.viewed.indexOf(structure);
-    if (viewer && at >= 0) viewer.select({ structure: at, environment: at });
+    if (viewer && at >= 0 && !seen) viewer.select({ structure: at, environment: at });
     const note = document.getElementById("viewer-note");
     if (note && viewer) note.textContent = at >= 0 ? "" : "This structure is not in the 3D view: the page would be too large.";
     draw();
@@ -164,7 +166,7 @@
   const errors = document.getElementById("errors");
   if (errors) errors.addEventListener("click", () => {
     state.errors = !state.errors;
-    errors.setAttribute("aria-selected", String(state.errors));
+    errors.setAttribute("aria-pressed", String(state.errors));
     draw();
   });
   for (const button of document.querySelectorAll("button[data-structure]")) {
@@ -189,8 +191,17 @@
     const note = document.getElementById("viewer-note"), warnings = new Chemiscope.Warnings();
     warnings.addHandler((message) => { note.textContent = message; });
     Chemiscope.StructureVisualizer.load({ meta: "viewer-meta", info: "viewer-info", structure: "viewer" }, report.viewer, warnings)
-      .then((made) => { note.textContent = ""; viewer = made; select(state.structure, state.atom); ready(); })
+      .then((made) => { note.textContent = ""; viewer = made; follow(); select(state.structure, state.atom); ready(); })
       .catch((problem) => { note.textContent = "The 3D view cannot be shown: " + problem; ready(); });
+  }
+  // a structure that is chosen below the 3D view is marked in the plot, too; its number there would not be that of its file
+  function follow() {
+    for (const part of document.getElementById("viewer-info").children) {
+      const numbers = part.shadowRoot && part.shadowRoot.querySelector(".chsp-info-btns");
+      if (numbers) numbers.style.display = "none";
+    }
+    const info = viewer.info, own = info && info.onchange;
+    if (own) info.onchange = (indexes) => { own(indexes); select(report.viewed[indexes.structure], -1, true); };
   }
   window.qmlReport = { state, select, places: () => places, viewer: () => viewer };
   select(report.first, -1);

@@ -1,0 +1,100 @@
+"""How errors are spread in the report of a model: by element, by group, and against predicted uncertainties."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ..model.metrics import SCALES, UNITS, WORDS, shown
+from .card import symbol
+from .drawing import curves, histogram, ranges
+from .page import columns, paragraph, table
+from .points import Compared
+
+if TYPE_CHECKING:
+    from ..datasets import Dataset
+    from ..model.predictor import Prediction
+
+BINS = 8  # of predicted uncertainties
+MOST_GROUPS = 24  # in a drawing; the table has all
+
+
+def by_group(data: Dataset, errors: Compared) -> str:
+    """Mean absolute errors of each group (config_type); nothing if there are none."""
+    counts, rows = data.structures.counts.numpy(), []
+    for name, own in _groups(data).items():
+        energy, force = errors.energy[own], errors.force[own]
+        known = [np.isfinite(energy), np.isfinite(force)]
+        found = (
+            shown("energy_per_atom", float(np.abs(energy[known[0]]).mean())) if known[0].any() else "",
+            shown("forces", float(np.average(force[known[1]], weights=counts[own][known[1]])))
+            if known[1].any()
+            else "",
+        )
+        rows.append((name, f"{int(own.sum()):,}", *found))
+    heads = ("group", "structures", "energy MAE (meV/atom)", "force MAE (meV/Å)")
+    return "<h3>By group (config_type)</h3>" + table(heads, rows, right=(1, 2, 3)) if rows else ""
+
+
+def distributions(data: Dataset, prediction: Prediction, errors: Compared) -> str:
+    """Histograms of the errors of energies, and of forces by element; and how far those of each group reach."""
+    parts = [histogram(1e3 * errors.energy, "energy error (meV/atom)", colour="--one")]
+    wrong = np.full(data.structures.n_atoms, np.nan)
+    if data.labels.forces is not None and prediction.forces is not None:
+        wrong = 1e3 * (prediction.forces - data.labels.forces).norm(dim=1).numpy()
+        numbers = data.structures.numbers.numpy()
+        for at, z in enumerate(data.structures.elements):
+            colour = ("--two", "--three", "--four", "--five", "--six")[at % 5]
+            parts.append(
+                histogram(wrong[numbers == z], f"length of the force error on {symbol(z)} (meV/Å)", colour=colour)
+            )
+    owner, groups = data.structures.structure_of_atom.numpy(), _groups(data)
+    shown_groups = dict(sorted(groups.items(), key=lambda one: -int(one[1].sum()))[:MOST_GROUPS])
+    names = [name for name in groups if name in shown_groups]
+    energies = ranges({name: 1e3 * np.abs(errors.energy[groups[name]]) for name in names}, "|energy error| (meV/atom)")
+    forces = ranges({name: wrong[groups[name][owner]] for name in names}, "length of the force error (meV/Å)")
+    grouped = columns(energies, forces)
+    return columns(*parts) + (f"<h3>By group (config_type)</h3>{grouped}" if grouped else "")
+
+
+def _groups(data: Dataset) -> dict[str, np.ndarray]:
+    """Structures of each group, by name, as masks; empty if there are not several groups."""
+    if data.groups is None or len(set(data.groups.tolist())) < 2:
+        return {}
+    return {str(name) or "(none)": data.groups == name for name in sorted(set(data.groups.tolist()))}
+
+
+def uncertainty(data: Dataset, prediction: Prediction) -> str:
+    """Errors of forces and energies in bins of equal size by their predicted standard deviation; nothing if unknown."""
+    labels, n, parts = data.labels, data.structures.counts.numpy(), []
+    if prediction.force_uncertainty is not None and labels.forces is not None and prediction.forces is not None:
+        wrong = (prediction.forces - labels.forces).numpy()
+        parts.append(_against("forces", "atoms", wrong, prediction.force_uncertainty.numpy()))
+    if prediction.energy_uncertainty is not None and labels.energies is not None:
+        wrong = (prediction.energies - labels.energies).numpy() / n
+        told = prediction.energy_uncertainty.numpy() / n
+        parts.append(_against("energy_per_atom", "structures", wrong[:, None], told))
+    text = "In bins by the predicted standard deviation: it should be the RMSE, and 68 % of the errors within it."
+    return paragraph(text, "soft") + "".join(parts) if any(parts) else ""
+
+
+def _against(quantity: str, things: str, wrong: np.ndarray, told: np.ndarray) -> str:
+    """RMSE against predicted deviations, drawn and as a table. `wrong` (n, components), `told` (n,)."""
+    known = np.isfinite(wrong).all(1) & np.isfinite(told)
+    order = np.flatnonzero(known)[np.argsort(told[known], kind="stable")]
+    rows, deviations, errors = [], [], []
+    for part in np.array_split(order, min(BINS, len(order)) or 1):
+        rmse, deviation = float(np.sqrt(np.square(wrong[part]).mean())), float(told[part].mean())
+        deviations.append(SCALES[quantity] * deviation)
+        errors.append(SCALES[quantity] * rmse)
+        within = float((np.abs(wrong[part]) <= told[part, None]).mean())
+        rows.append((f"{len(part):,}", shown(quantity, deviation), shown(quantity, rmse), f"{within:.0%}"))
+    unit = UNITS[quantity]
+    points = {"": (np.array(deviations), np.array(errors))}
+    drawn = curves(
+        points, f"predicted ({unit})", f"{WORDS[quantity]} RMSE ({unit})",
+        caption="On the dashed line, the uncertainty is the error.", identity=True,
+    )  # fmt: skip
+    heads = (things, f"predicted ({unit})", f"RMSE ({unit})", "errors within")
+    return columns(drawn, table(heads, rows, right=range(4)))
