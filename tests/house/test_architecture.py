@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 HOUSE = """
 errors
 machine: files display journal tensors memory processes progress ranks forks compute
-atoms: units structures fingerprints dataset cells neighbours
+atoms: units structures fingerprints dataset cells linked_cells neighbours
 kernels: contract harmonics reference.pullback reference.fchl19 reference.density reference.features
   reference.tangents reference
   native.library native.functions native.predictor native triton.launch triton.runs triton.angles triton.features

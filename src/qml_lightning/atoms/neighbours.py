@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,13 +11,17 @@ from torch import Tensor
 from vesin import NeighborList
 
 from ..errors import InputError
+from . import linked_cells
 from .cells import check_cells
+from .linked_cells import ALL_PAIRS_ATOMS
 from .structures import Structures, batches, offsets_from_counts
 
 # Two nuclei closer than this are one atom written twice, not chemistry.
 SHORTEST_DISTANCE = 0.1  # Å
-# Up to this many atoms, all pairs of a molecule are cheaper than a cell list.
-ALL_PAIRS_ATOMS = 100
+# Devices whose lists vesin makes. Elsewhere linked cells make the same ones.
+VESIN_ON = ("cpu",)
+# vesin looks a little further: which pairs are within the cutoff is decided by one formula on all devices.
+MARGIN = 1e-9
 # Atoms whose distances are checked together before any work.
 CHECKED_AT_ONCE = 20_000
 CHECKED_WITHIN = 1.5  # Å: with SHORTEST_DISTANCE itself a cell list would have millions of empty cells
@@ -25,7 +29,7 @@ CHECKED_WITHIN = 1.5  # Å: with SHORTEST_DISTANCE itself a cell list would have
 
 @dataclass(frozen=True)
 class Pairs:
-    """Every ordered pair closer than the cutoff, sorted by centre, then by element of the neighbour.
+    """Every ordered pair closer than the cutoff, sorted by centre, element of the neighbour, neighbour, and shift.
 
     `vector = r[neighbour] + shift @ cell - r[centre]`, in Å, float64.
     """
@@ -38,12 +42,14 @@ class Pairs:
 
     def moved(self, structures: Structures) -> Pairs:
         """Pairs of the same atoms, with the vectors of new positions and cells."""
-        return replace(self, vector=_measured(structures, self.centre, self.neighbour, self.shift)[0])
+        here = structures.to(self.vector.device)
+        return replace(self, vector=_measured(here, self.centre, self.neighbour, self.shift)[0])
 
     def within(self, cutoff: float) -> Pairs:
         """Pairs that are closer than `cutoff`."""
-        near = self.vector.square().sum(1) < cutoff**2
-        segments = offsets_from_counts(near.long())[self.segments]
+        close = self.vector.square().sum(1) < cutoff**2
+        segments = offsets_from_counts(close.long())[self.segments]
+        near = close.nonzero()[:, 0]
         return Pairs(self.centre[near], self.neighbour[near], self.shift[near], self.vector[near], segments)
 
 
@@ -60,9 +66,16 @@ class SkinnedPairs:
     skin: float  # Å
 
     @classmethod
-    def of(cls, structures: Structures, cutoff: float, skin: float, elements: tuple[int, ...]) -> SkinnedPairs:
+    def of(
+        cls,
+        structures: Structures,
+        cutoff: float,
+        skin: float,
+        elements: tuple[int, ...],
+        device: torch.device | str = "cpu",
+    ) -> SkinnedPairs:
         """Pairs within cutoff + skin, in Å."""
-        return cls(pairs_within(structures, cutoff + skin, elements), structures, cutoff, skin)
+        return cls(pairs_within(structures, cutoff + skin, elements, device), structures, cutoff, skin)
 
     def serve(self, structures: Structures) -> bool:
         """Whether every pair within the cutoff is still among these."""
@@ -90,18 +103,29 @@ def element_indices(numbers: Tensor, elements: tuple[int, ...]) -> Tensor:
     return index
 
 
-def pairs_within(structures: Structures, cutoff: float, elements: tuple[int, ...]) -> Pairs:
-    """All pairs of each structure closer than `cutoff`, in any cell and any mix of periodic directions."""
+def pairs_within(
+    structures: Structures, cutoff: float, elements: tuple[int, ...], device: torch.device | str = "cpu"
+) -> Pairs:
+    """All pairs of each structure closer than `cutoff`, in any cell and any mix of periodic directions, on `device`.
+
+    Structures are on the host. A device other than the CPU finds the pairs itself, and the host waits for their number.
+    """
     if not cutoff > 0:
         raise InputError(f"A cutoff is a positive length in Å, got {cutoff}.")
-    element = element_indices(structures.numbers, elements)
+    element = element_indices(structures.numbers, elements).to(device)
     check_cells(structures, cutoff)
-    centre, neighbour, shift = _candidates(structures, cutoff)
-    vector, squared = _measured(structures, centre, neighbour, shift)
-    key = centre * len(elements) + element[neighbour]
-    near = (squared < cutoff**2).nonzero()[:, 0]
-    order = near[key[near].sort(stable=True).indices]
-    segments = offsets_from_counts(torch.bincount(key[order], minlength=structures.n_atoms * len(elements)))
+    here, parts = structures.to(device), []
+    for centre, neighbour, shift in _candidates(structures, here, cutoff):
+        vector, squared = _measured(here, centre, neighbour, shift)
+        near = (squared < cutoff**2).nonzero()[:, 0]
+        parts.append((centre[near], neighbour[near], shift[near], vector[near]))
+    centre, neighbour, shift, vector = (torch.cat(values) for values in zip(*parts, strict=True))
+    segment = centre * len(elements) + element[neighbour]
+    key, order = (segment * structures.n_atoms + neighbour).sort(stable=True)
+    if bool(structures.periodic.any()):
+        order = order[_by_shift(key, shift[order])]
+    bounds = torch.arange(structures.n_atoms * len(elements) + 1, device=device)
+    segments = torch.searchsorted(segment[order], bounds)
     return Pairs(centre[order], neighbour[order], shift[order], vector[order], segments)
 
 
@@ -110,16 +134,24 @@ def check_distances(structures: Structures) -> None:
     for index in batches(structures.counts, CHECKED_AT_ONCE):
         part = structures.select(index)
         check_cells(part, CHECKED_WITHIN, int(index[0]))
-        _measured(part, *_candidates(part, CHECKED_WITHIN), first=int(index[0]))
+        for found in _candidates(part, part, CHECKED_WITHIN):
+            _measured(part, *found, first=int(index[0]))
 
 
-def _candidates(structures: Structures, cutoff: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Centre, neighbour and shift of all pairs closer than `cutoff`, and of some that are not."""
-    small = ~structures.periodic.any(1) & (structures.counts <= ALL_PAIRS_ATOMS)
-    parts = [_all_pairs(structures, small)]
-    parts += [_listed(structures, s, cutoff) for s in (~small).nonzero()[:, 0].tolist()]
-    centre, neighbour, shift = (torch.cat(values) for values in zip(*parts, strict=True))
-    return centre, neighbour, shift
+def _candidates(
+    structures: Structures, here: Structures, cutoff: float
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Centre, neighbour and shift of all pairs closer than `cutoff`, and of some that are not, in several parts.
+
+    `here` are the structures on the device where the pairs are wanted.
+    """
+    if here.positions.device.type in VESIN_ON:
+        small = ~structures.periodic.any(1) & (structures.counts <= ALL_PAIRS_ATOMS)
+        yield _all_pairs(structures, small)
+        for s in (~small).nonzero()[:, 0].tolist():
+            yield _listed(structures, s, cutoff * (1 + MARGIN))
+    else:
+        yield from linked_cells.candidates(structures, here, cutoff)
 
 
 def _all_pairs(structures: Structures, which: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,142 @@
+"""Linked cells: pairs of atoms that may be close, found where the positions are, on any device."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .cells import heights_of
+from .structures import Structures, batches
+
+# Up to this many atoms, all pairs of a molecule are cheaper than a cell list.
+ALL_PAIRS_ATOMS = 100
+# Bins of a structure for each of its atoms, at most: a box of vacuum has millions otherwise.
+BINS_PER_ATOM = 8
+# Candidates that are in memory at once, some 100 bytes each.
+MOST_CANDIDATES = 2**22
+# Bins are a little wider than the cutoff, so that no rounding of a coordinate puts a neighbour one bin too far.
+MARGIN = 1e-6
+
+
+@dataclass(frozen=True)
+class Grid:
+    """Bins of each structure; those along a direction that is not periodic come again and again, and are one bin.
+
+    All of it follows from cells and numbers of atoms, which the host knows: it need not look at positions.
+    """
+
+    inverse: Tensor  # (structures, 3, 3): positions @ inverse count lattice vectors, or Å across them
+    scale: Tensor  # (structures, 3) bins for each unit of these coordinates
+    bins: Tensor  # (structures, 3)
+    reach: Tensor  # (structures, 3) bins to either side in which neighbours are sought
+    first: Tensor  # (structures,) number of the first bin of each structure
+    n_bins: int
+    blocks: Tensor  # (structures,) bins in which the neighbours of an atom are sought
+    known: Tensor  # (structures,) candidates of an atom, if all atoms of the structure are in one bin; else 0
+
+    @classmethod
+    def of(cls, structures: Structures, cutoff: float) -> Grid:
+        """Bins of structures on the host, no thinner than `cutoff` unless the whole cell is."""
+        periodic, counts = structures.periodic.numpy(), structures.counts.numpy()[:, None]
+        inverse, heights = heights_of(structures.cells.numpy(), periodic)
+        wide = cutoff * (1 + MARGIN)
+        most = np.maximum(3, np.ceil(np.cbrt(BINS_PER_ATOM * counts)))
+        in_cell = np.clip(np.floor(heights / wide), 1, most)
+        # along other directions: three or more, so that the bins to the left and to the right are different ones
+        bins = np.where(periodic, in_cell, np.where(counts > ALL_PAIRS_ATOMS, most, 1)).astype(np.int64)
+        reach = np.where(periodic, np.ceil(wide * bins / heights), bins > 1).astype(np.int64)
+        scale = np.where(periodic, bins, 1 / wide)
+        n, blocks = bins.prod(1), (2 * reach + 1).prod(1)
+        known = np.where(n == 1, blocks * counts[:, 0], 0)
+        first, sent = np.cumsum(n) - n, torch.from_numpy
+        some = (sent(one) for one in (inverse, scale, bins, reach, first))
+        return cls(*some, int(n.sum()), sent(blocks), sent(known))
+
+    def to(self, device: torch.device) -> Grid:
+        """The same on `device`; what only the host reads stays there."""
+        moved = (one.to(device) for one in (self.inverse, self.scale, self.bins, self.reach, self.first))
+        return Grid(*moved, self.n_bins, self.blocks, self.known)
+
+
+def candidates(structures: Structures, here: Structures, cutoff: float) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Centre, neighbour and shift of all pairs closer than `cutoff` and of others, a bounded number at a time.
+
+    `structures` are on the host, and `here` are the same on the device, where all of it is done. For structures with
+    more than one bin the host waits for the number of candidates; it waits for nothing else.
+    """
+    plan = Grid.of(structures, cutoff)
+    atoms = _Binned.of(here, plan.to(here.positions.device))
+    owner = structures.structure_of_atom
+    blocks, expected = plan.blocks[owner], plan.blocks * (1 + structures.counts / _total(plan.bins))
+    for index in batches(expected[owner], MOST_CANDIDATES):
+        first, last = int(index[0]), int(index[-1]) + 1
+        known = plan.known[owner[first:last]]
+        exact = int(known.sum()) if bool((known > 0).all()) else None
+        yield atoms.candidates(first, last, int(blocks[first:last].sum()), exact)
+
+
+@dataclass(frozen=True)
+class _Binned:
+    """Atoms in their bins."""
+
+    grid: Grid
+    owner: Tensor  # (atoms,) structure of each atom
+    periodic: Tensor  # (structures, 3) bool
+    wrap: Tensor  # (atoms, 3) whole lattice vectors from the cell to the atom
+    bin: Tensor  # (atoms, 3)
+    members: Tensor  # (atoms,) atoms, bin after bin
+    starts: Tensor  # (bins + 1,) place among the members where each bin begins
+
+    @classmethod
+    def of(cls, here: Structures, grid: Grid) -> _Binned:
+        owner, device = here.structure_of_atom, here.positions.device
+        periodic, bins = here.periodic[owner], grid.bins[owner]
+        place = (here.positions[:, :, None] * grid.inverse[owner]).sum(1)
+        wrap = torch.where(periodic, place.floor(), 0.0)
+        at = ((place - wrap) * grid.scale[owner]).floor().long()
+        # rounding may leave an atom at the end of its cell; elsewhere bins come again
+        at = torch.where(periodic, at.clamp(min=0).minimum(bins - 1), at.remainder(bins))
+        number, members = _number(at, bins, grid.first[owner]).sort(stable=True)
+        starts = torch.searchsorted(number, torch.arange(grid.n_bins + 1, device=device))
+        return cls(grid, owner, here.periodic, wrap.long(), at, members, starts)
+
+    def candidates(self, first: int, last: int, n_blocks: int, exact: int | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Candidates of the centres from `first` to `last`, which look into `n_blocks` bins.
+
+        `exact` is the number of candidates if it is known already.
+        """
+        grid, device = self.grid, self.owner.device
+        # a row for each centre and each bin that it looks into
+        width = 2 * grid.reach[self.owner[first:last]] + 1
+        number = _total(width)
+        centre = torch.repeat_interleave(torch.arange(first, last, device=device), number, output_size=n_blocks)
+        block = torch.arange(n_blocks, device=device) - (number.cumsum(0) - number)[centre - first]
+        s = self.owner[centre]
+        wide, bins = width[centre - first], grid.bins[s]
+        step = torch.stack([block // (wide[:, 1] * wide[:, 2]), block // wide[:, 2] % wide[:, 1], block % wide[:, 2]], 1)
+        there = self.bin[centre] + step - grid.reach[s]
+        image = torch.where(self.periodic[s], there.div(bins, rounding_mode="floor"), 0)
+        place = _number(there.remainder(bins), bins, grid.first[s])
+        # a row for each atom in these bins
+        begin = self.starts[place]
+        inside = self.starts[place + 1] - begin
+        total = int(inside.sum()) if exact is None else exact
+        row = torch.repeat_interleave(torch.arange(n_blocks, device=device), inside, output_size=total)
+        run = (inside.cumsum(0) - inside)[row]
+        neighbour = self.members[begin[row] + torch.arange(total, device=device) - run]
+        centre = centre[row]
+        return centre, neighbour, image[row] + self.wrap[centre] - self.wrap[neighbour]
+
+
+def _number(at: Tensor, bins: Tensor, first: Tensor) -> Tensor:
+    """Number of the bin at `at`, (n, 3) → (n,)."""
+    return first + (at[:, 0] * bins[:, 1] + at[:, 1]) * bins[:, 2] + at[:, 2]
+
+
+def _total(along: Tensor) -> Tensor:
+    """Product over the three directions, (n, 3) → (n,)."""
+    return along[:, 0] * along[:, 1] * along[:, 2]
