@@ -5,7 +5,6 @@ Kernels are launched and not run: their outputs hold anything, and nothing may l
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,8 +12,8 @@ from typing import ClassVar
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
+from operators_for_tests import Waits
 from qml_lightning import fit
 from qml_lightning.kernels import kernels_for
 from qml_lightning.machine.compute import Compute
@@ -28,25 +27,6 @@ from structures_for_tests import WATER
 
 pytest.importorskip("triton", reason="Triton is not installed")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here: pytest -m gpu")
-
-# Operators whose result decides how much memory the next one takes, or which Python reads: the host waits for each.
-WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "bincount", "unique", "item", "equal", "is_nonzero")
-
-
-class Waits(TorchDispatchMode):
-    """Counts operators for which the host would wait if the tensors were on a GPU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        name = function.overloadpacket.__name__
-        if any(name.startswith(one) for one in WAITING):
-            self.found[name] += 1
-        if name == "repeat_interleave" and not (kwargs or {}).get("output_size"):
-            self.found[name] += 1
-        return function(*args, **(kwargs or {}))
 
 
 class OnDevice(torch.Tensor):

@@ -72,8 +72,8 @@ def candidates(structures: Structures, here: Structures, cutoff: float) -> Itera
     atoms = _Binned.of(here, plan.to(here.positions.device))
     owner = structures.structure_of_atom
     blocks, expected = plan.blocks[owner], plan.blocks * (1 + structures.counts / _total(plan.bins))
-    for index in batches(expected[owner], MOST_CANDIDATES):
-        first, last = int(index[0]), int(index[-1]) + 1
+    runs = [(int(index[0]), int(index[-1]) + 1) for index in batches(expected[owner], MOST_CANDIDATES)]
+    for first, last in runs or [(0, 0)]:
         known = plan.known[owner[first:last]]
         exact = int(known.sum()) if bool((known > 0).all()) else None
         yield atoms.candidates(first, last, int(blocks[first:last].sum()), exact)
@@ -117,7 +117,9 @@ class _Binned:
         block = torch.arange(n_blocks, device=device) - (number.cumsum(0) - number)[centre - first]
         s = self.owner[centre]
         wide, bins = width[centre - first], grid.bins[s]
-        step = torch.stack([block // (wide[:, 1] * wide[:, 2]), block // wide[:, 2] % wide[:, 1], block % wide[:, 2]], 1)
+        step = torch.stack(
+            [block // (wide[:, 1] * wide[:, 2]), block // wide[:, 2] % wide[:, 1], block % wide[:, 2]], 1
+        )
         there = self.bin[centre] + step - grid.reach[s]
         image = torch.where(self.periodic[s], there.div(bins, rounding_mode="floor"), 0)
         place = _number(there.remainder(bins), bins, grid.first[s])

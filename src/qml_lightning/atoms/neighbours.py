@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -12,7 +13,7 @@ from vesin import NeighborList
 
 from ..errors import InputError
 from . import linked_cells
-from .cells import check_cells
+from .cells import check_cells, heights_of
 from .linked_cells import ALL_PAIRS_ATOMS
 from .structures import Structures, batches, offsets_from_counts
 
@@ -22,6 +23,8 @@ SHORTEST_DISTANCE = 0.1  # Å
 VESIN_ON = ("cpu",)
 # vesin looks a little further: which pairs are within the cutoff is decided by one formula on all devices.
 MARGIN = 1e-9
+# vesin has no more cells than these. For flat structures that need more it divides by zero, and ends the process.
+VESIN_CELLS = 100_000
 # Atoms whose distances are checked together before any work.
 CHECKED_AT_ONCE = 20_000
 CHECKED_WITHIN = 1.5  # Å: with SHORTEST_DISTANCE itself a cell list would have millions of empty cells
@@ -41,9 +44,12 @@ class Pairs:
     segments: Tensor  # (atoms · elements + 1,): centre i, element e begins at segments[i · elements + e]
 
     def moved(self, structures: Structures) -> Pairs:
-        """Pairs of the same atoms, with the vectors of new positions and cells."""
-        here = structures.to(self.vector.device)
-        return replace(self, vector=_measured(here, self.centre, self.neighbour, self.shift)[0])
+        """Pairs of the same atoms, with the vectors of new positions and cells; an InputError if two atoms meet."""
+        vector = _vectors(structures, structures.to(self.vector.device), self.centre, self.neighbour, self.shift)
+        _, n_meeting = _counts(meeting := _meeting(vector.square().sum(1)), meeting)
+        if n_meeting:
+            _refuse(structures, self.centre, self.neighbour, vector)
+        return replace(self, vector=vector)
 
     def within(self, cutoff: float) -> Pairs:
         """Pairs that are closer than `cutoff`."""
@@ -114,16 +120,11 @@ def pairs_within(
         raise InputError(f"A cutoff is a positive length in Å, got {cutoff}.")
     element = element_indices(structures.numbers, elements).to(device)
     check_cells(structures, cutoff)
-    here, parts = structures.to(device), []
-    for centre, neighbour, shift in _candidates(structures, here, cutoff):
-        vector, squared = _measured(here, centre, neighbour, shift)
-        near = (squared < cutoff**2).nonzero()[:, 0]
-        parts.append((centre[near], neighbour[near], shift[near], vector[near]))
+    here = structures.to(device)
+    parts = [_near(structures, here, found, cutoff) for found in _candidates(structures, here, cutoff)]
     centre, neighbour, shift, vector = (torch.cat(values) for values in zip(*parts, strict=True))
     segment = centre * len(elements) + element[neighbour]
-    key, order = (segment * structures.n_atoms + neighbour).sort(stable=True)
-    if bool(structures.periodic.any()):
-        order = order[_by_shift(key, shift[order])]
+    order = _sorted(segment * structures.n_atoms + neighbour, shift if bool(structures.periodic.any()) else None)
     bounds = torch.arange(structures.n_atoms * len(elements) + 1, device=device)
     segments = torch.searchsorted(segment[order], bounds)
     return Pairs(centre[order], neighbour[order], shift[order], vector[order], segments)
@@ -135,26 +136,70 @@ def check_distances(structures: Structures) -> None:
         part = structures.select(index)
         check_cells(part, CHECKED_WITHIN, int(index[0]))
         for found in _candidates(part, part, CHECKED_WITHIN):
-            _measured(part, *found, first=int(index[0]))
+            _near(part, part, found, CHECKED_WITHIN, int(index[0]))
 
 
-def _candidates(
-    structures: Structures, here: Structures, cutoff: float
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Centre, neighbour and shift of all pairs closer than `cutoff`, and of some that are not, in several parts.
+Listed = tuple[Tensor, Tensor, Tensor]  # centre, neighbour and shift of pairs
+
+
+def _candidates(structures: Structures, here: Structures, cutoff: float) -> Iterator[Listed]:
+    """All pairs closer than `cutoff`, and others, in one part or several.
 
     `here` are the structures on the device where the pairs are wanted.
     """
-    if here.positions.device.type in VESIN_ON:
-        small = ~structures.periodic.any(1) & (structures.counts <= ALL_PAIRS_ATOMS)
-        yield _all_pairs(structures, small)
-        for s in (~small).nonzero()[:, 0].tolist():
-            yield _listed(structures, s, cutoff * (1 + MARGIN))
-    else:
+    if here.positions.device.type not in VESIN_ON:
         yield from linked_cells.candidates(structures, here, cutoff)
+        return
+    small = ~structures.periodic.any(1) & (structures.counts <= ALL_PAIRS_ATOMS)
+    parts = [_all_pairs(structures, small)]
+    parts += [_listed(structures, s, cutoff * (1 + MARGIN)) for s in (~small).nonzero()[:, 0].tolist()]
+    centre, neighbour, shift = (torch.cat(values) for values in zip(*parts, strict=True))
+    yield centre, neighbour, shift
 
 
-def _all_pairs(structures: Structures, which: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _near(
+    structures: Structures, here: Structures, found: Listed, cutoff: float, first: int = 0
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Centre, neighbour, shift and vector of those candidates that are pairs; an InputError if two atoms meet.
+
+    The host waits once, for their number. `first` is the number that the error gives to the first structure.
+    """
+    centre, neighbour, shift = found
+    vector = _vectors(structures, here, *found)
+    squared = vector.square().sum(1)
+    other = (centre != neighbour) | (shift != 0).any(1)  # nobody is a neighbour of himself
+    near = other & (squared < cutoff**2)
+    n, n_meeting = _counts(near, other & _meeting(squared))
+    if n_meeting:
+        _refuse(structures, centre[other], neighbour[other], vector[other], first)
+    kept = _marked(near, n)
+    return centre[kept], neighbour[kept], shift[kept], vector[kept]
+
+
+def _counts(*marks: Tensor) -> list[int]:
+    """How many are marked in each: the host waits once for all."""
+    counts: list[int] = torch.stack([one.sum() for one in marks]).tolist()
+    return counts
+
+
+def _marked(mark: Tensor, n: int) -> Tensor:
+    """Places that are marked, whose number is known: `nonzero` would make the host wait for it again."""
+    out = mark.new_empty(n + 1, dtype=torch.int64)  # those that are not marked are written to the end, and dropped
+    place = torch.where(mark, mark.cumsum(0) - 1, n)
+    return out.scatter_(0, place, torch.arange(len(mark), device=mark.device))[:n]
+
+
+def _sorted(key: Tensor, shift: Tensor | None) -> Tensor:
+    """Order by `key`, then by shift if there are shifts: then lists are the same on every device."""
+    if shift is None or not len(key):
+        return key.sort(stable=True).indices
+    low = shift - shift.amin(0)
+    span = low.amax(0) + 1
+    by_shift = ((low[:, 0] * span[1] + low[:, 1]) * span[2] + low[:, 2]).sort(stable=True).indices
+    return by_shift[key[by_shift].sort(stable=True).indices]
+
+
+def _all_pairs(structures: Structures, which: Tensor) -> Listed:
     """Every ordered pair of different atoms of the structures marked in `which`, in one batch."""
     atoms = which[structures.structure_of_atom].nonzero()[:, 0]
     owner = structures.structure_of_atom[atoms]
@@ -167,9 +212,13 @@ def _all_pairs(structures: Structures, which: Tensor) -> tuple[Tensor, Tensor, T
     return centre[other], neighbour[other], torch.zeros(int(other.sum()), 3, dtype=torch.int64)
 
 
-def _listed(structures: Structures, s: int, cutoff: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Pairs of one large or periodic structure from vesin's cell list."""
+def _listed(structures: Structures, s: int, cutoff: float) -> Listed:
+    """Pairs of one large or periodic structure from vesin's cell list, or from ours if vesin's would fail."""
     start, stop = structures.offsets[s].item(), structures.offsets[s + 1].item()
+    if _too_flat(structures, s, cutoff):
+        alone = structures.select([s])
+        i, j, shift = (torch.cat(values) for values in zip(*linked_cells.candidates(alone, alone, cutoff), strict=True))
+        return i + start, j + start, shift
     found = NeighborList(cutoff=cutoff, full_list=True).compute(
         points=structures.positions[start:stop].numpy(),
         box=structures.cells[s].numpy(),
@@ -180,29 +229,43 @@ def _listed(structures: Structures, s: int, cutoff: float) -> tuple[Tensor, Tens
     return i + start, j + start, shift
 
 
-def _measured(
-    structures: Structures, centre: Tensor, neighbour: Tensor, shift: Tensor, first: int = 0
-) -> tuple[Tensor, Tensor]:
-    """Vectors and squared lengths of pairs; an InputError if two atoms stand on one spot.
+def _too_flat(structures: Structures, s: int, cutoff: float) -> bool:
+    """Whether vesin, with as few cells as it has, might have none along the shortest direction."""
+    periodic, points = (
+        structures.periodic[s].numpy(),
+        structures.positions[structures.offsets[s] : structures.offsets[s + 1]],
+    )
+    inverse, heights = heights_of(structures.cells[s : s + 1].numpy(), periodic[None])
+    cells = np.maximum(1.0, np.where(periodic, heights[0], np.ptp(points.numpy() @ inverse[0], axis=0)) // cutoff)
+    fewer = min(1.0, float(np.cbrt(VESIN_CELLS / cells.prod())))
+    return fewer < 1 and float(cells.min()) * fewer < 2
 
-    `first` is the number that the error gives to the first structure.
-    """
-    vector = structures.positions[neighbour] - structures.positions[centre]
-    if structures.periodic.any():
-        cells = structures.cells[structures.structure_of_atom[centre]]
-        vector = vector + torch.einsum("pi,pij->pj", shift.to(cells.dtype), cells)
+
+def _vectors(structures: Structures, here: Structures, centre: Tensor, neighbour: Tensor, shift: Tensor) -> Tensor:
+    """Vectors of pairs in Å, (pairs, 3), where they are; `here` are the structures there."""
+    vector = here.positions[neighbour] - here.positions[centre]
+    if bool(structures.periodic.any()):
+        cells = here.cells[here.structure_of_atom[centre]]
+        vector = vector + (shift.to(cells.dtype)[:, :, None] * cells).sum(1)
+    return vector
+
+
+def _meeting(squared: Tensor) -> Tensor:
+    """Marks of pairs that stand on one spot."""
+    return squared < SHORTEST_DISTANCE**2
+
+
+def _refuse(structures: Structures, centre: Tensor, neighbour: Tensor, vector: Tensor, first: int = 0) -> NoReturn:
+    """Raise an InputError that names the first two atoms on one spot."""
     squared = vector.square().sum(1)
-    close = squared < SHORTEST_DISTANCE**2
-    if close.any():
-        p = int(close.nonzero()[0, 0])
-        s = int(structures.structure_of_atom[centre[p]])
-        i, j = (int(index[p] - structures.offsets[s]) for index in (centre, neighbour))
-        apart = f"{squared[p].sqrt():.3g} Å apart, less than {SHORTEST_DISTANCE} Å"
-        raise InputError(
-            f"Structure {first + s}: atoms {i} and {j} are {apart}. "
-            "Two atoms cannot stand on one spot: remove one, or check the cell and the unit of length."
-        )
-    return vector, squared
+    p = int(_meeting(squared).nonzero()[0, 0])
+    s = int(structures.structure_of_atom[int(centre[p])])
+    i, j = (int(index[p]) - int(structures.offsets[s]) for index in (centre, neighbour))
+    apart = f"{squared[p].sqrt():.3g} Å apart, less than {SHORTEST_DISTANCE} Å"
+    raise InputError(
+        f"Structure {first + s}: atoms {i} and {j} are {apart}. "
+        "Two atoms cannot stand on one spot: remove one, or check the cell and the unit of length."
+    )
 
 
 def _symbols(numbers: Sequence[int]) -> str:

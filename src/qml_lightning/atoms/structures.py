@@ -86,7 +86,7 @@ class Structures:
 
     def to(self, device: torch.device | str) -> Structures:
         """The same structures on `device`; themselves if they are there."""
-        if self.positions.device == torch.device(device):
+        if torch.device(device).type == self.positions.device.type == "cpu":
             return self
         return Structures(*(getattr(self, one.name).to(device, non_blocking=True) for one in fields(self)))
 
