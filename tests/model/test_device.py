@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import ClassVar
 
 import pytest
 import torch
+from ase import Atoms
 
 from operators_for_tests import Waits
 from qml_lightning import fit
+from qml_lightning.atoms.structures import Structures
 from qml_lightning.kernels import kernels_for
 from qml_lightning.machine.compute import Compute
 from qml_lightning.model.predictor import Predictor
@@ -23,7 +25,7 @@ from qml_lightning.training.problem import Problem
 from qml_lightning.training.row_operator import matrix_free
 from qml_lightning.training.rows import rows_of_kind
 from small_models import molecules, recipe
-from structures_for_tests import WATER
+from structures_for_tests import WATER, rattled
 
 pytest.importorskip("triton", reason="Triton is not installed")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here: pytest -m gpu")
@@ -96,6 +98,82 @@ def test_a_prediction_waits_for_the_device_once_at_its_end(trained, monkeypatch)
     for waits, launches in seen:
         assert not waits
         assert {"_values2", "_values3", "_energy_and_slope", "_pullback"} <= launches
+
+
+@pytest.fixture
+def on_device(monkeypatch):
+    """Structures that are sent to a device are marked there, and lists are made there; give what waits for it."""
+    to = Structures.to
+
+    def sent(self, device):
+        moved = to(self, device)
+        return Structures(*(OnDevice(getattr(moved, one.name)) for one in fields(moved)))
+
+    monkeypatch.setattr(Structures, "to", sent)
+    monkeypatch.setattr("qml_lightning.atoms.neighbours.VESIN_ON", ())
+    with OnDevice.waits() as waits:
+        yield waits
+
+
+def before_the_results(waits: list[str]) -> list[str]:
+    """Waits before results are taken to the host, which must come last."""
+    end = waits.index("cpu")
+    assert set(waits[end:]) == {"cpu"}
+    return waits[:end]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("molecules", ["tolist", "nonzero"]),  # numbers of pairs, and of those that are too close
+        ("small cell", ["tolist", "nonzero"]),
+        ("large cell", ["__int__", "tolist", "nonzero"]),  # and first of candidates in its bins
+    ],
+)
+def test_a_batch_waits_for_numbers_that_shapes_need_and_for_its_results(kind, wanted, trained, on_device):
+    from qml_lightning.kernels.triton.launch import recorded
+
+    potential, data = trained
+    predictor = potential.on("cpu", kernels="triton")
+    small = Atoms("OHH", WATER.positions, cell=[4.0, 4.1, 4.2], pbc=True)
+    given = {"molecules": data.structures, "small cell": small, "large cell": small * (4, 4, 4)}[kind]
+    with recorded():
+        predictor.predict(given)
+    assert before_the_results(on_device) == wanted
+
+
+def test_a_step_with_a_kept_list_waits_for_its_numbers_and_results(trained, on_device):
+    from qml_lightning.kernels.triton.launch import recorded
+
+    potential, data = trained
+    predictor = potential.on("cpu", kernels="triton", skin=0.5)
+    with recorded():
+        predictor.predict(data.structures)
+        del on_device[:]
+        predictor.predict(data.structures)
+    assert before_the_results(on_device) == ["tolist", "nonzero", "nonzero"]
+
+
+def test_environments_of_a_fit_wait_for_the_numbers_of_pairs_and_tangents(trained, on_device):
+    from qml_lightning.kernels.triton.launch import recorded
+
+    potential, data = trained
+    with recorded():
+        environments(potential.basis.ready(Compute("cpu", "triton")), data.structures, ("forces",))
+    # pairs, those of different atoms, different ones among these, and which they are
+    assert on_device == ["tolist", "nonzero", "unique", "cpu"]
+
+
+def test_lists_of_a_device_give_what_lists_of_the_host_give(trained, monkeypatch):
+    potential, _ = trained
+    crystal = Atoms("OHH", WATER.positions, cell=[4.0, 4.1, 4.2], pbc=True)
+    frames = [WATER, crystal * (3, 3, 3), rattled(crystal, 1), WATER]
+    wanted = potential.on("cpu", kernels="reference").predict(frames)
+    monkeypatch.setattr("qml_lightning.atoms.neighbours.VESIN_ON", ())
+    found = potential.on("cpu", kernels="reference").predict(frames)
+    assert torch.equal(found.energies, wanted.energies)
+    assert torch.equal(found.forces, wanted.forces)
+    assert torch.equal(found.stress[1:3], wanted.stress[1:3])
 
 
 def test_a_step_of_the_iterative_solver_waits_for_nothing(trained):

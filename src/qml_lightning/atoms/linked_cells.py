@@ -57,7 +57,7 @@ class Grid:
         return cls(*some, int(n.sum()), sent(blocks), sent(known))
 
     def to(self, device: torch.device) -> Grid:
-        """The same on `device`; what only the host reads stays there."""
+        """Grid on `device`, but for the numbers that only the host reads."""
         moved = (one.to(device) for one in (self.inverse, self.scale, self.bins, self.reach, self.first))
         return Grid(*moved, self.n_bins, self.blocks, self.known)
 

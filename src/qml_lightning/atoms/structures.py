@@ -85,7 +85,7 @@ class Structures:
         return tuple(self.numbers.unique().tolist())
 
     def to(self, device: torch.device | str) -> Structures:
-        """The same structures on `device`; themselves if they are there."""
+        """These structures on `device`."""
         if torch.device(device).type == self.positions.device.type == "cpu":
             return self
         return Structures(*(getattr(self, one.name).to(device, non_blocking=True) for one in fields(self)))

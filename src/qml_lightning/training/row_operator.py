@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..linear.preconditioner import Parted
+from ..machine.sums import add_rows
 from ..model.basis import ReadyBasis
 from ..model.recipe import Recipe
 from .environments import Environments, all_environments
@@ -54,12 +55,12 @@ class MatrixFreeRows:
         for kind in self.kinds:
             if kind == "energies":
                 total = torch.zeros(at.n_structures, dtype=torch.float64, device=basis.device)
-                parts.append(total.index_add_(0, at.structure, energy))
+                parts.append(add_rows(total, at.structure, energy))
             else:
                 moving = at.tangents[kind]
                 products = basis.kernels.tangent_products(moving.vector, moving.owner, slope)
                 total = torch.zeros(moving.n_rows, dtype=torch.float64, device=basis.device)
-                parts.append(total.index_add_(0, moving.row, products))
+                parts.append(add_rows(total, moving.row, products))
         return torch.cat(parts) * self.factor
 
     def transposed_times(self, residual: Tensor) -> Tensor:
