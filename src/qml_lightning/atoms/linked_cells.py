@@ -16,6 +16,8 @@ from .structures import Structures, batches
 ALL_PAIRS_ATOMS = 100
 # Bins of a structure for each of its atoms, at most: a box of vacuum has millions otherwise.
 BINS_PER_ATOM = 8
+# Widths of bins that are tried: the cutoff, and parts of it.
+PARTS = (1, 2, 3)
 # Candidates that are in memory at once, some 100 bytes each.
 MOST_CANDIDATES = 2**22
 # Bins are a little wider than the cutoff, so that no rounding of a coordinate puts a neighbour one bin too far.
@@ -40,16 +42,13 @@ class Grid:
 
     @classmethod
     def of(cls, structures: Structures, cutoff: float) -> Grid:
-        """Bins of structures on the host, no thinner than `cutoff` unless the whole cell is."""
+        """Bins of structures on the host, of the width that leaves the fewest candidates."""
         periodic, counts = structures.periodic.numpy(), structures.counts.numpy()[:, None]
         inverse, heights = heights_of(structures.cells.numpy(), periodic)
-        wide = cutoff * (1 + MARGIN)
-        most = np.maximum(3, np.ceil(np.cbrt(BINS_PER_ATOM * counts)))
-        in_cell = np.clip(np.floor(heights / wide), 1, most)
-        # along other directions: three or more, so that the bins to the left and to the right are different ones
-        bins = np.where(periodic, in_cell, np.where(counts > ALL_PAIRS_ATOMS, most, 1)).astype(np.int64)
-        reach = np.where(periodic, np.ceil(wide * bins / heights), bins > 1).astype(np.int64)
-        scale = np.where(periodic, bins, 1 / wide)
+        tried = [_tried(periodic, counts, heights, cutoff * (1 + MARGIN), parts) for parts in PARTS]
+        work = [(2 * reach + 1).prod(1) * (1 + counts[:, 0] / bins.prod(1)) for bins, reach, _ in tried]
+        best = np.argmin(work, axis=0), np.arange(len(counts))
+        bins, reach, scale = (np.stack(values)[best] for values in zip(*tried, strict=True))
         n, blocks = bins.prod(1), (2 * reach + 1).prod(1)
         known = np.where(n == 1, blocks * counts[:, 0], 0)
         first, sent = np.cumsum(n) - n, torch.from_numpy
@@ -60,6 +59,18 @@ class Grid:
         """Grid on `device`, but for the numbers that only the host reads."""
         moved = (one.to(device) for one in (self.inverse, self.scale, self.bins, self.reach, self.first))
         return Grid(*moved, self.n_bins, self.blocks, self.known)
+
+
+def _tried(
+    periodic: np.ndarray, counts: np.ndarray, heights: np.ndarray, wide: float, parts: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bins, reach and scale, (structures, 3) each, of bins no thinner than a part of the cutoff, unless a cell is."""
+    most = np.maximum(2 * parts + 1, np.ceil(np.cbrt(BINS_PER_ATOM * counts)))
+    in_cell = np.clip(np.floor(parts * heights / wide), 1, most)
+    # along other directions: so many that no bin within reach to the left is one to the right
+    bins = np.where(periodic, in_cell, np.where(counts > ALL_PAIRS_ATOMS, most, 1)).astype(np.int64)
+    reach = np.where(periodic, np.ceil(wide * bins / heights), parts * (bins > 1)).astype(np.int64)
+    return bins, reach, np.where(periodic, bins, parts / wide)
 
 
 def candidates(structures: Structures, here: Structures, cutoff: float) -> Iterator[tuple[Tensor, Tensor, Tensor]]:

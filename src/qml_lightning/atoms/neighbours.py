@@ -32,7 +32,7 @@ CHECKED_WITHIN = 1.5  # Å: with SHORTEST_DISTANCE itself a cell list would have
 
 @dataclass(frozen=True)
 class Pairs:
-    """Every ordered pair closer than the cutoff, sorted by centre, element of the neighbour, neighbour, and shift.
+    """Every ordered pair closer than the cutoff, sorted by centre, then by element of the neighbour.
 
     `vector = r[neighbour] + shift @ cell - r[centre]`, in Å, float64.
     """
@@ -120,14 +120,17 @@ def pairs_within(
         raise InputError(f"A cutoff is a positive length in Å, got {cutoff}.")
     element = element_indices(structures.numbers, elements).to(device)
     check_cells(structures, cutoff)
-    here = structures.to(device)
-    parts = [_near(structures, here, found, cutoff) for found in _candidates(structures, here, cutoff)]
+    here, parts = structures.to(device), []
+    counts = torch.zeros(structures.n_atoms * len(elements), dtype=torch.int64, device=device)
+    for found in _candidates(structures, here, cutoff):  # their centres ascend from part to part
+        near, vector = _near(structures, here, found, cutoff)
+        centre, neighbour, shift = found
+        segment, order = (centre[near] * len(elements) + element[neighbour[near]]).sort(stable=True)
+        counts.scatter_add_(0, segment, torch.ones_like(segment))
+        near = near[order]
+        parts.append((centre[near], neighbour[near], shift[near], vector[near]))
     centre, neighbour, shift, vector = (torch.cat(values) for values in zip(*parts, strict=True))
-    segment = centre * len(elements) + element[neighbour]
-    order = _sorted(segment * structures.n_atoms + neighbour, shift if bool(structures.periodic.any()) else None)
-    bounds = torch.arange(structures.n_atoms * len(elements) + 1, device=device)
-    segments = torch.searchsorted(segment[order], bounds)
-    return Pairs(centre[order], neighbour[order], shift[order], vector[order], segments)
+    return Pairs(centre, neighbour, shift, vector, offsets_from_counts(counts))
 
 
 def check_distances(structures: Structures) -> None:
@@ -159,10 +162,10 @@ def _candidates(structures: Structures, here: Structures, cutoff: float) -> Iter
 
 def _near(
     structures: Structures, here: Structures, found: Listed, cutoff: float, first: int = 0
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Centre, neighbour, shift and vector of those candidates that are pairs; an InputError if two atoms meet.
+) -> tuple[Tensor, Tensor]:
+    """Places of those candidates that are pairs, and vectors of all candidates; an InputError if two atoms meet.
 
-    The host waits once, for their number. `first` is the number that the error gives to the first structure.
+    The host waits once, for the number of pairs. `first` is the number that the error gives to the first structure.
     """
     centre, neighbour, shift = found
     vector = _vectors(structures, here, *found)
@@ -172,8 +175,7 @@ def _near(
     n, n_meeting = _counts(near, other & _meeting(squared))
     if n_meeting:
         _refuse(structures, centre[other], neighbour[other], vector[other], first)
-    kept = _marked(near, n)
-    return centre[kept], neighbour[kept], shift[kept], vector[kept]
+    return _marked(near, n), vector
 
 
 def _counts(*marks: Tensor) -> list[int]:
@@ -187,16 +189,6 @@ def _marked(mark: Tensor, n: int) -> Tensor:
     out = mark.new_empty(n + 1, dtype=torch.int64)  # those that are not marked are written to the end, and dropped
     place = torch.where(mark, mark.cumsum(0) - 1, n)
     return out.scatter_(0, place, torch.arange(len(mark), device=mark.device))[:n]
-
-
-def _sorted(key: Tensor, shift: Tensor | None) -> Tensor:
-    """Order by `key`, then by shift if there are shifts: then lists are the same on every device."""
-    if shift is None or not len(key):
-        return key.sort(stable=True).indices
-    low = shift - shift.amin(0)
-    span = low.amax(0) + 1
-    by_shift = ((low[:, 0] * span[1] + low[:, 1]) * span[2] + low[:, 2]).sort(stable=True).indices
-    return by_shift[key[by_shift].sort(stable=True).indices]
 
 
 def _all_pairs(structures: Structures, which: Tensor) -> Listed:
@@ -246,7 +238,7 @@ def _vectors(structures: Structures, here: Structures, centre: Tensor, neighbour
     vector = here.positions[neighbour] - here.positions[centre]
     if bool(structures.periodic.any()):
         cells = here.cells[here.structure_of_atom[centre]]
-        vector = vector + (shift.to(cells.dtype)[:, :, None] * cells).sum(1)
+        vector = vector + torch.einsum("pi,pij->pj", shift.to(cells.dtype), cells)
     return vector
 
 
