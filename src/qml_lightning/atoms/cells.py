@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from ..errors import InputError
 from .structures import Structures
@@ -72,6 +74,18 @@ def _neighbours(cells: np.ndarray, periodic: np.ndarray, counts: np.ndarray, cut
         sphere = 4 / 3 * math.pi * cutoff**3
         found: np.ndarray = counts * sphere / np.abs(np.linalg.det(cells))
     return np.where(periodic.all(1), np.where(np.isnan(found), math.inf, found), 0.0)
+
+
+def expected_neighbours(structures: Structures, cutoff: float) -> Tensor:
+    """Neighbours of an atom of each structure within `cutoff`, (structures,) float64: about as many, or more.
+
+    All other atoms of a molecule. In a cell also those of its images: as many as fill the sphere evenly.
+    """
+    cells, periodic, counts = structures.cells.numpy(), structures.periodic.numpy(), structures.counts.numpy()
+    _, heights = heights_of(cells, periodic)
+    # a sphere meets this many cells; along other directions there is one
+    images = np.where(periodic, 2 * cutoff / heights, 1.0).prod(1) * (math.pi / 6) ** (periodic.sum(1) == 3)
+    return torch.from_numpy(counts * np.maximum(1.0, images))
 
 
 def _filled(cells: np.ndarray, periodic: np.ndarray) -> np.ndarray:

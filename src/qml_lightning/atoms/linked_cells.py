@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..machine.memory import room_on
 from .cells import heights_of
 from .structures import Structures, batches
 
@@ -18,8 +19,10 @@ ALL_PAIRS_ATOMS = 100
 BINS_PER_ATOM = 8
 # Widths of bins that are tried: the cutoff, and parts of it.
 PARTS = (1, 2, 3)
-# Candidates that are in memory at once, some 100 bytes each.
+# Candidates that are in memory at once; on a device with a memory of its own as many as a part of it holds, between
+# bounds, with their indices and vectors.
 MOST_CANDIDATES = 2**22
+CANDIDATE_BYTES, PART = 200, 8
 # Bins are a little wider than the cutoff, so that no rounding of a coordinate puts a neighbour one bin too far.
 MARGIN = 1e-6
 
@@ -83,11 +86,17 @@ def candidates(structures: Structures, here: Structures, cutoff: float) -> Itera
     atoms = _Binned.of(here, plan.to(here.positions.device))
     owner = structures.structure_of_atom
     blocks, expected = plan.blocks[owner], plan.blocks * (1 + structures.counts / _total(plan.bins))
-    runs = [(int(index[0]), int(index[-1]) + 1) for index in batches(expected[owner], MOST_CANDIDATES)]
+    runs = [(int(index[0]), int(index[-1]) + 1) for index in batches(expected[owner], _most(here.positions.device))]
     for first, last in runs or [(0, 0)]:
         known = plan.known[owner[first:last]]
         exact = int(known.sum()) if bool((known > 0).all()) else None
         yield atoms.candidates(first, last, int(blocks[first:last].sum()), exact)
+
+
+def _most(device: torch.device) -> int:
+    """Candidates that are in memory at once."""
+    room = room_on(device)
+    return MOST_CANDIDATES if room is None else min(max(room // PART // CANDIDATE_BYTES, 2**16), 4 * MOST_CANDIDATES)
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ from torch import Tensor
 
 from ..atoms.cells import check_cells
 from ..atoms.neighbours import Pairs, SkinnedPairs, element_indices, pairs_within
-from ..atoms.structures import Structures, batches, structures_from_ase
+from ..atoms.structures import Structures, structures_from_ase
 from ..errors import InputError
 from ..kernels import WholePath
 from ..machine.display import facts_html, one_line
 from ..machine.sums import add_rows
 from .basis import ReadyBasis
 from .committee import NO_COMMITTEE
+from .portions import portions
 from .projection import atoms_of_elements, lift, project
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Predictor:
         if self.skin > 0:
             return self.predict_pairs(structures, self._kept_pairs(structures), **wanted)
         parts = []
-        for index in batches(structures.counts, ATOMS_AT_ONCE):
+        for index in portions(self.basis, structures, ATOMS_AT_ONCE):
             part = structures if len(index) == len(structures) else structures.select(index)
             pairs = pairs_within(part, self.cutoff, self.basis.elements, self.basis.device)
             self._lists_made += 1
@@ -175,7 +176,7 @@ class Predictor:
         """Structures, their projected environments and the atoms of each element, portion by portion."""
         if not isinstance(structures, Structures):
             structures = structures_from_ase(structures)
-        for index in batches(structures.counts, ATOMS_AT_ONCE):
+        for index in portions(self.basis, structures, ATOMS_AT_ONCE, more=8 * self.basis.maps[0].n_features):
             part = structures.select(index)
             pairs = pairs_within(part, self.cutoff, self.basis.elements, self.basis.device)
             element = element_indices(part.numbers, self.basis.elements)

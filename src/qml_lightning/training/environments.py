@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from ..atoms.neighbours import Pairs, element_indices, pairs_within
-from ..atoms.structures import Structures, batches
+from ..atoms.structures import Structures
 from ..machine.sums import add_rows
 from ..model.basis import ReadyBasis
+from ..model.portions import portions
 from ..model.projection import atoms_of_elements, project
 from .problem import VOIGT
 
@@ -128,7 +129,7 @@ def all_environments(basis: ReadyBasis, structures: Structures, kinds: Collectio
     rho, element, structure = [], [], []
     moving: dict[str, list[Tangents]] = defaultdict(list)
     first_atom = 0
-    for index in batches(structures.counts, ATOMS_AT_ONCE):
+    for index in portions(basis, structures, ATOMS_AT_ONCE, tangents=bool(set(kinds) - {"energies"})):
         at, first = environments(basis, structures.select(index), kinds), int(index[0])
         rho.append(at.rho)
         element.append(at.element)

@@ -82,7 +82,7 @@ def _gathered(task: Task) -> tuple[Equations, dict[str, Any]]:
     """Equations of the whole problem, gathered from the start or from a checkpoint, and a report."""
     problem, compute, checkpoint = task.problem, task.compute, task.checkpoint
     assert checkpoint is None or isinstance(checkpoint, EquationsCheckpoint)
-    most = batch_limit(task.basis.n_weights, problem, compute.memory)
+    most = batch_limit(task.basis.n_weights, problem, compute)
     kept = None if checkpoint is None else checkpoint.read(problem, task.basis, compute.device)
     if kept is None:
         equations, done = empty(problem, task.basis, task.chosen, device=compute.device), 0
