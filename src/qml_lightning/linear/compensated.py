@@ -39,9 +39,10 @@ def add_compensated(gram: Tensor, rows: Tensor, weight: float, slices: int = SLI
     """Lower triangle of gram += weight · rowsᵀ rows, from float32 products that are added up in float64.
 
     In each block of rows, products of the leading bits are exact. Products of the rest are so small that their rounding
-    does not matter: see `_factors`.
+    does not matter: see `_factors`. `gram` may be the last rows of a triangle.
     """
-    n = gram.shape[0]
+    n = gram.shape[1]
+    left = n - len(gram)
     # bytes of one row in all factors: each level has one slice more than the last, on both sides
     factor_bytes = 4 * n * (slices + 1) * (slices + 2)
     chunk = max(1, CHUNK_BYTES // (BLOCK * factor_bytes)) * BLOCK
@@ -49,12 +50,12 @@ def add_compensated(gram: Tensor, rows: Tensor, weight: float, slices: int = SLI
     with _full_float32():
         for some in rows.split(chunk):
             factors = [pair for block in some.split(BLOCK) for pair in _factors(block, slices)]
-            for first in range(0, n, TILE):
+            for first in range(left, n, TILE):
                 last = min(first + TILE, n)
                 product = space[: (last - first) * last].view(last - first, last)
-                for left, right in factors:
-                    torch.mm(left[:, first:last].T, right[:, :last], out=product)
-                    gram[first:last, :last].add_(product, alpha=weight)
+                for one, other in factors:
+                    torch.mm(one[:, first:last].T, other[:, :last], out=product)
+                    gram[first - left : last - left, :last].add_(product, alpha=weight)
 
 
 def _factors(block: Tensor, slices: int) -> Iterator[tuple[Tensor, Tensor]]:

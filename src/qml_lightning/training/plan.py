@@ -15,7 +15,7 @@ from ..machine.memory import GIB, short_of_memory
 from ..model.recipe import Recipe
 from .costs import (
     BYTES_IN_FLIGHT,
-    batch_numbers,
+    batch_limit,
     direct_memory,
     direct_operations,
     disk_bytes,
@@ -64,6 +64,7 @@ class Plan:
     costs: dict[str, Cost]  # by solver
     excluded: dict[str, str]  # by solver: why it cannot be used
     remark: str = ""  # for people, such as that there are no checkpoints
+    on_host: bool = False  # the host keeps the equations: they do not fit into the device
 
     @property
     def dual(self) -> bool:
@@ -99,28 +100,32 @@ def plan_fit(problem: Problem, recipe: Recipe, compute: Compute | None = None, k
     """
     compute, keep = compute or Compute(), keep or Keep()
     refuse_impossible(recipe, compute, keep)
-    n_weights, free = recipe.features.n_weights(len(problem.elements)), compute.memory.left
+    n_weights, free = recipe.features.n_weights(len(problem.elements)), compute.room
     costs = _costs(problem, recipe, compute, n_weights)
     wanted, method = wanted_of(recipe, compute, keep), recipe.solver.method
     excluded = {name: why for name in costs if (why := _exclusion(name, wanted))}
-    limited = " within the limit" if compute.memory.limit is not None else ""
+    own = compute.device_room is not None  # the device has a memory of its own
+    memory = "the memory of the device" if own else f"memory{' within the limit' if compute.memory.limit else ''}"
 
-    def planned(solver: SolverName, reason: str, remark: str = "") -> Plan:
-        return Plan(solver, reason, n_weights, problem.rows, costs, excluded, remark)  # type: ignore[arg-type]
+    def planned(solver: SolverName, reason: str, remark: str = "", on_host: bool = False) -> Plan:
+        return Plan(solver, reason, n_weights, problem.rows, costs, excluded, remark, on_host)  # type: ignore[arg-type]
 
     if method == "iterative":
-        if (needed := costs["iterative"].memory) > free and compute.memory.limit is not None:
+        if (needed := costs["iterative"].memory) > free and (own or compute.memory.limit is not None):
             raise short_of_memory(needed, free, "The iterative solver", "Use fewer structures, or a higher limit.")
         return planned("iterative", "the recipe asks for it")
     saved = costs["direct"].operations / costs["iterative"].operations
     if method == "automatic" and "iterative" not in excluded and saved > SAVES and costs["iterative"].memory <= free:
         return planned("iterative", f"it takes {saved:.1f} times fewer operations than the direct solver")
     if costs["direct"].memory <= free:
-        return planned("direct", f"its equations fit in memory{limited}")
+        return planned("direct", f"its equations fit in {memory}")
+    size = f"{costs['direct'].memory / GIB:.2f} GiB"
+    if own and _on_host(problem, n_weights, compute) <= compute.memory.left:
+        reason = f"equations of {size} do not fit in {memory}, {free / GIB:.2f} GiB, and the host keeps their tiles"
+        return planned("direct", reason, on_host=True)
     if "disk" not in excluded:
-        size = f"{costs['direct'].memory / GIB:.2f} GiB"
         remark = "" if keep.checkpoint is None else NO_CHECKPOINT
-        return planned("disk", f"equations of {size} do not fit in memory{limited}", remark)
+        return planned("disk", f"equations of {size} do not fit in {memory}", remark)
     raise short_of_memory(
         costs["direct"].memory,
         free,
@@ -131,14 +136,20 @@ def plan_fit(problem: Problem, recipe: Recipe, compute: Compute | None = None, k
 
 
 def _costs(problem: Problem, recipe: Recipe, compute: Compute, n_weights: int) -> dict[SolverName, Cost]:
-    rows, n_rows, limit = list(problem.rows.values()), problem.n_rows, compute.memory.limit
-    in_flight = 0 if limit is None else BYTES_IN_FLIGHT * batch_numbers(n_weights, problem, compute.memory.left)
+    rows, n_rows = list(problem.rows.values()), problem.n_rows
+    in_flight = BYTES_IN_FLIGHT * (batch_limit(n_weights, problem, compute) or 0)
+    processes = compute.processes if compute.device_room is None else 1  # each has a device of its own
     operations = direct_operations(n_rows, n_weights)
     return {
-        "direct": Cost(operations, direct_memory(rows, n_weights, compute.processes) + in_flight),
+        "direct": Cost(operations, direct_memory(rows, n_weights, processes) + in_flight),
         "disk": Cost(operations, compute.memory.left, disk_bytes(n_rows, n_weights)),
         "iterative": Cost(iteration_operations(problem, recipe), iteration_memory(problem, recipe)),
     }
+
+
+def _on_host(problem: Problem, n_weights: int, compute: Compute) -> int:
+    """Bytes of the host that keeps the equations of a device."""
+    return direct_memory(list(problem.rows.values()), n_weights, compute.processes)
 
 
 def _exclusion(solver: SolverName, wanted: dict[str, bool]) -> str:
