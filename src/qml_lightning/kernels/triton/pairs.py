@@ -89,7 +89,7 @@ def signs_of(f, tile, transform, column):
 
 
 @triton.jit
-def _energy_and_slope(f, x, weights, energy, slope, n, ATOMS: tl.constexpr):
+def _pair_energy_and_slope(f, x, weights, energy, slope, n, ATOMS: tl.constexpr):
     """Pairs of each share: `energy` and `slope` have all high parts, then all low ones; without the amplitude."""
     atom = tl.program_id(0).to(tl.int64) * ATOMS + tl.arange(0, ATOMS)
     share, tiles = tl.program_id(1), tl.cdiv(f.n, f.TILE)
@@ -131,7 +131,7 @@ def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor,
     parts = shares(tiles, n_tiles(f))
     energy, slope = x.new_empty(2, parts, len(x)), x.new_empty(2, parts, *x.shape)
     arguments = map_arguments(f), x, pair_of(weights.contiguous()), energy, slope, len(x)
-    launch(_energy_and_slope, (tiles, parts), *arguments, ATOMS=atoms)
+    launch(_pair_energy_and_slope, (tiles, parts), *arguments, ATOMS=atoms)
     return f.amplitude * _number(energy), f.amplitude * _number(slope)
 
 
@@ -141,7 +141,7 @@ def _number(shares_of: Tensor) -> Tensor:
 
 
 @triton.jit
-def _moment(f, x, coefficients, tangents, moment, n, ATOMS: tl.constexpr):
+def _pair_moment(f, x, coefficients, tangents, moment, n, ATOMS: tl.constexpr):
     """Pairs of each share, high parts first; without the amplitude."""
     tile, share = tl.program_id(0), tl.program_id(1)
     blocks, column = tl.cdiv(n, ATOMS), tl.arange(0, f.TILE)
@@ -191,7 +191,7 @@ def feature_moment(f: FeatureMap, x: Tensor, coefficients: Tensor | None, tangen
     parts = shares(n_tiles(f), divided(len(x), atoms))
     moment = x.new_zeros(2, parts, f.n_features)
     arguments = map_arguments(f), x, _pair_or_none(coefficients), _pair_or_none(tangents), moment, len(x)
-    launch(_moment, (n_tiles(f), parts), *arguments, ATOMS=atoms)
+    launch(_pair_moment, (n_tiles(f), parts), *arguments, ATOMS=atoms)
     return f.amplitude * _number(moment)
 
 
@@ -200,7 +200,7 @@ def _pair_or_none(x: Tensor | None) -> Pair | None:
 
 
 @triton.jit
-def _products(tangents, owner, x, out, n, rank, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+def _pair_products(tangents, owner, x, out, n, rank, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH)
     inside = (row < n)[:, None] & (column < rank)[None, :]
@@ -219,7 +219,7 @@ def tangent_products(tangents: Tensor, owner: Tensor, x: Tensor) -> Tensor:
     out = tangents.new_empty(2, n)
     arguments = tangents.contiguous(), owner.contiguous(), pair_of(x.contiguous()), out, n, rank
     rows = _rows_of_tile(rank)
-    launch(_products, (divided(n, rows),), *arguments, ROWS=rows, WIDTH=padded(rank))
+    launch(_pair_products, (divided(n, rows),), *arguments, ROWS=rows, WIDTH=padded(rank))
     return number((out[0], out[1]))
 
 
@@ -228,11 +228,12 @@ def _rows_of_tile(rank: int) -> int:
 
 
 @triton.jit
-def _sums(tangents, members, coefficients, out, size, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+def _pair_sums(tangents, members, coefficients, out, size, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     atom = tl.program_id(0).to(tl.int64)
     order, begins = members
     begin, end = tl.load(begins + atom), tl.load(begins + atom + 1)
-    column, (n, rank) = tl.arange(0, WIDTH), size
+    column = tl.arange(0, WIDTH)
+    n, rank = size
     high, low = tl.zeros((WIDTH,), tl.float32), tl.zeros((WIDTH,), tl.float32)
     for first in range(begin, end, ROWS):
         place = first + tl.arange(0, ROWS)
@@ -256,5 +257,5 @@ def tangent_sums(
     rank = tangents.shape[1]
     out, by = tangents.new_empty(2, n_owners, rank), pair_of(coefficients.contiguous())
     arguments = tangents.contiguous(), runs(owner, n_owners), by, out, (n_owners, rank)
-    launch(_sums, (n_owners,), *arguments, ROWS=_rows_of_tile(rank), WIDTH=padded(rank))
+    launch(_pair_sums, (n_owners,), *arguments, ROWS=_rows_of_tile(rank), WIDTH=padded(rank))
     return number((out[0], out[1]))
