@@ -17,7 +17,7 @@ from ase import Atoms
 from operators_for_tests import Waits
 from qml_lightning import fit
 from qml_lightning.atoms.structures import Structures
-from qml_lightning.kernels import kernels_for
+from qml_lightning.kernels import kernels_for, sums_in_pairs
 from qml_lightning.machine.compute import Compute
 from qml_lightning.model.predictor import Predictor
 from qml_lightning.training.environments import environments
@@ -176,18 +176,22 @@ def test_lists_of_a_device_give_what_lists_of_the_host_give(trained, monkeypatch
     torch.testing.assert_close(found.stress[1:3], wanted.stress[1:3], rtol=0, atol=1e-11)
 
 
-def test_a_step_of_the_iterative_solver_waits_for_nothing(trained):
+@pytest.mark.parametrize("in_pairs", [False, True], ids=["float64", "pairs of float32"])
+def test_a_step_of_the_iterative_solver_waits_for_nothing(trained, in_pairs):
     from qml_lightning.kernels.triton.launch import recorded
 
     potential, data = trained
     basis = potential.basis.ready(Compute("cpu", "native" if _native() else "reference"))
     rows, targets = matrix_free(basis, Problem.of(data), potential.recipe)
-    on_gpu = replace(rows, basis=replace(basis, kernels=kernels_for("cpu", torch.float64, "triton")))
+    triton = kernels_for("cpu", torch.float64, "triton")
+    on_gpu = replace(rows, sums=sums_in_pairs(triton) if in_pairs else triton)
     on_gpu._rho_by_element  # noqa: B018 (the atoms of each element are gathered once, before the iteration)
     with Waits() as waits, recorded() as launches:
         on_gpu.transposed_times(on_gpu.times(torch.zeros(basis.n_weights, dtype=torch.float64)))
     assert not waits.found
-    assert {"_energy_and_slope", "_products", "_sums", "_moment"} == {one.kernel.__name__ for one in launches}
+    of_pairs = "_pair" if in_pairs else ""
+    wanted = {f"{of_pairs}{name}" for name in ("_energy_and_slope", "_products", "_sums", "_moment")}
+    assert wanted == {one.kernel.__name__ for one in launches}
     assert len(targets) == sum(rows._rows_of_kinds)
 
 

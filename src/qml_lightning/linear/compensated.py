@@ -28,11 +28,20 @@ CHUNK_BYTES = 256 * 1024**2
 
 def accumulation_on(device: torch.device | str, wanted: Accumulation | None = None) -> Accumulation:
     """`wanted`, or else the faster one on this device."""
+    return accumulation_and_reason(device, wanted)[0]
+
+
+def accumulation_and_reason(device: torch.device | str, wanted: Accumulation | None = None) -> tuple[Accumulation, str]:
+    """`wanted`, or else the faster one on this device, and the reason in words."""
     device = torch.device(device)
     if wanted is not None:
-        return wanted
-    slow = device.type == "cuda" and torch.cuda.get_device_capability(device) not in FAST_FLOAT64
-    return "compensated" if slow else "float64"
+        return wanted, "the recipe asks for it"
+    if device.type != "cuda":
+        return "float64", f"it is fast on the {device.type.upper()}"
+    major, minor = torch.cuda.get_device_capability(device)
+    if (major, minor) in FAST_FLOAT64:
+        return "float64", f"it is fast on a GPU of compute capability {major}.{minor}"
+    return "compensated", f"float64 is slow on a GPU of compute capability {major}.{minor}"
 
 
 def add_compensated(gram: Tensor, rows: Tensor, weight: float, slices: int = SLICES) -> None:

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from ..errors import InputError
+from ..linear.compensated import accumulation_and_reason
 from ..machine.compute import Compute
 from ..machine.memory import GIB, short_of_memory
 from ..model.recipe import Recipe
@@ -24,6 +25,7 @@ from .costs import (
 )
 from .keep import Keep
 from .problem import Problem
+from .row_operator import summation
 
 SolverName = Literal["direct", "disk", "iterative"]
 
@@ -35,7 +37,7 @@ SAVES = 1.5
 EXCLUDES: dict[tuple[SolverName, str], str] = {
     ("iterative", "kept equations"): "it forms no equations",
     ("iterative", "several ranks"): "it runs in one process",
-    ("iterative", "compensated accumulation"): "it needs float64 throughout",
+    ("iterative", "compensated sums of float64, RFF or ORF"): "pairs of float32 need precision float32 and SORF",
     ("disk", "kept equations"): "the factor overwrites the matrix",
     ("disk", "a committee"): "its members are drawn with the factor in memory",
     ("disk", "several ranks"): "the matrix belongs to one process",
@@ -65,6 +67,7 @@ class Plan:
     excluded: dict[str, str]  # by solver: why it cannot be used
     remark: str = ""  # for people, such as that there are no checkpoints
     on_host: bool = False  # the host keeps the equations: they do not fit into the device
+    sums: str = ""  # how products are added up, and why
 
     @property
     def dual(self) -> bool:
@@ -83,6 +86,8 @@ def wanted_of(recipe: Recipe, compute: Compute, keep: Keep) -> dict[str, bool]:
         "a committee": keep.committee > 0,
         "several ranks": compute.ranks is not None,
         "compensated accumulation": recipe.solver.accumulation == "compensated",
+        "compensated sums of float64, RFF or ORF": recipe.solver.accumulation == "compensated"
+        and not recipe.pairs_serve,
     }
 
 
@@ -108,7 +113,8 @@ def plan_fit(problem: Problem, recipe: Recipe, compute: Compute | None = None, k
     memory = "the memory of the device" if own else f"memory{' within the limit' if compute.memory.limit else ''}"
 
     def planned(solver: SolverName, reason: str, remark: str = "", on_host: bool = False) -> Plan:
-        return Plan(solver, reason, n_weights, problem.rows, costs, excluded, remark, on_host)  # type: ignore[arg-type]
+        sums = _sums(solver, recipe, compute)
+        return Plan(solver, reason, n_weights, problem.rows, costs, excluded, remark, on_host, sums)  # type: ignore[arg-type]
 
     if method == "iterative":
         if (needed := costs["iterative"].memory) > free and (own or compute.memory.limit is not None):
@@ -145,6 +151,18 @@ def _costs(problem: Problem, recipe: Recipe, compute: Compute, n_weights: int) -
         "disk": Cost(operations, compute.memory.left, disk_bytes(n_rows, n_weights)),
         "iterative": Cost(iteration_operations(problem, recipe), iteration_memory(problem, recipe)),
     }
+
+
+def _sums(solver: SolverName, recipe: Recipe, compute: Compute) -> str:
+    """How products are added up, and why, in words."""
+    if solver == "disk":
+        return "float64"
+    if solver == "iterative":
+        how, reason = summation(recipe, compute.device)
+    else:
+        how, reason = accumulation_and_reason(compute.device, recipe.solver.accumulation)
+    words = {"float64": "float64", "compensated": "pairs of float32" if solver == "iterative" else "slices of float32"}
+    return f"{words[how]}: {reason}"
 
 
 def _on_host(problem: Problem, n_weights: int, compute: Compute) -> int:
