@@ -78,8 +78,8 @@ ITERATION_SUMS = Benchmark(
     "iteration_sums",
     "Sums of the iteration in pairs of float32",
     "rMD17 ethanol, 40 structures, 1024 features in float32 on a CPU, with the paper's representation; errors and "
-    "differences on 200 other structures, predicted in float64. Both fits take the same steps from the same float32 sines and cosines; only "
-    "products and sums with them are float64 in one, and pairs of float32 in the other.",
+    "differences on 200 other structures, predicted in float64. Both fits take the same steps from the same float32 "
+    "sines and cosines; only products and sums with them are float64 in one, and pairs of float32 in the other.",
     cells, measure, tables,
     needs=rmd17_files("ethanol"),
 )  # fmt: skip

@@ -90,8 +90,9 @@ def expected_neighbours(structures: Structures, cutoff: float) -> Tensor:
 
 def _filled(cells: np.ndarray, periodic: np.ndarray) -> np.ndarray:
     """Cells whose other directions are unit vectors across the periodic ones."""
-    out = np.where(periodic.any(1)[:, None, None], np.where(periodic[..., None], cells, 0.0), np.eye(3))
-    for s in np.flatnonzero(periodic.any(1) & ~periodic.all(1)):
+    some = np.asarray(periodic.any(1))
+    out: np.ndarray = np.where(some[:, None, None], np.where(periodic[..., None], cells, 0.0), np.eye(3))
+    for s in np.flatnonzero(some & ~periodic.all(1)):
         known = periodic[s]
         out[s, ~known] = np.linalg.svd(out[s])[2][known.sum() :]  # rows that are orthogonal to all lattice vectors
     return out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -39,9 +39,9 @@ class Grid:
     bins: Tensor  # (structures, 3)
     reach: Tensor  # (structures, 3) bins to either side in which neighbours are sought
     first: Tensor  # (structures,) number of the first bin of each structure
-    n_bins: int
     blocks: Tensor  # (structures,) bins in which the neighbours of an atom are sought
     known: Tensor  # (structures,) candidates of an atom, if all atoms of the structure are in one bin; else 0
+    n_bins: int
 
     @classmethod
     def of(cls, structures: Structures, cutoff: float) -> Grid:
@@ -54,14 +54,14 @@ class Grid:
         bins, reach, scale = (np.stack(values)[best] for values in zip(*tried, strict=True))
         n, blocks = bins.prod(1), (2 * reach + 1).prod(1)
         known = np.where(n == 1, blocks * counts[:, 0], 0)
-        first, sent = np.cumsum(n) - n, torch.from_numpy
-        some = (sent(one) for one in (inverse, scale, bins, reach, first))
-        return cls(*some, int(n.sum()), sent(blocks), sent(known))
+        sent = torch.from_numpy
+        places = sent(inverse), sent(scale), sent(bins), sent(reach), sent(np.cumsum(n) - n)
+        return cls(*places, sent(blocks), sent(known), int(n.sum()))
 
     def to(self, device: torch.device) -> Grid:
         """Grid on `device`, but for the numbers that only the host reads."""
-        moved = (one.to(device) for one in (self.inverse, self.scale, self.bins, self.reach, self.first))
-        return Grid(*moved, self.n_bins, self.blocks, self.known)
+        names = ("inverse", "scale", "bins", "reach", "first")
+        return replace(self, **{name: getattr(self, name).to(device) for name in names})
 
 
 def _tried(

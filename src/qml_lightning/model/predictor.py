@@ -68,7 +68,7 @@ class Prediction:
     def on_host(self) -> Prediction:
         """Prediction on the CPU: here the host waits for the device."""
         found = {one.name: getattr(self, one.name) for one in fields(self)}
-        return Prediction(**{name: None if value is None else value.cpu() for name, value in found.items()})
+        return replace(self, **{name: value.cpu() for name, value in found.items() if value is not None})
 
     @classmethod
     def joined(cls, parts: Sequence[Prediction]) -> Prediction:
