@@ -47,6 +47,12 @@ def test_predictions_are_those_of_float64_sums(fits):
     )
 
 
+def test_a_model_of_pairs_predicts_in_float64_too(fits):
+    data, found = fits
+    one, other = (found[how].on(precision="float64").predict(data.structures) for how in ("compensated", "float64"))
+    assert (one.energies - other.energies).abs().max() < 1e-5
+
+
 def test_products_in_pairs_are_a_million_times_closer_to_float64_than_those_in_float32(fits):
     data, found = fits
     potential = found["float64"]

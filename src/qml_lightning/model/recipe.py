@@ -111,12 +111,6 @@ class Recipe:
                 f'The accumulation is "float64" or "compensated", or None for what suits the device, '
                 f"got {self.solver.accumulation!r}."
             )
-        if self.solver.accumulation == "compensated" and self.solver.method == "iterative" and not self.pairs_serve:
-            raise InputError(
-                "Compensated sums of the iterative solver are pairs of float32: they need precision float32 and the "
-                f"features sorf, got {self.precision} and {self.features.method}. Leave out the compensated "
-                "accumulation."
-            )
         check_weights(self.energy_weight, self.force_weight, self.stress_weight)
 
     @property
