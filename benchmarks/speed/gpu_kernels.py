@@ -14,7 +14,7 @@ ARCHITECTURES = (80, 86, 90, 100, 120)
 def cells(options: Options) -> list[Cell]:
     if options.quick:
         return [{"architecture": 86, "part": "quick"}]
-    return [{"architecture": a, "part": part} for a in ARCHITECTURES for part in ("features", "environments")]
+    return [{"architecture": a, "part": part} for a in ARCHITECTURES for part in ("features", "pairs", "environments")]
 
 
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
@@ -42,7 +42,8 @@ GPU_KERNELS = Benchmark(
     name="gpu_kernels",
     title="Triton kernels, compiled for GPUs that were not there",
     text="Each kernel is compiled for float32, for float64 and for float32 with float64 products, at the sizes of real "
-    "models, as a GPU would have it compiled on first use. The compiler's own tools report registers of a thread, "
+    "models, as a GPU would have it compiled on first use; sums in pairs of float32 "
+    "are for float32 alone. The compiler's own tools report registers of a thread, "
     "shared memory of a program, and kernels that keep numbers of a thread outside its registers. Nothing ran on one.",
     cells=cells,
     measure=measure,

@@ -150,7 +150,7 @@ GPU_PREDICTED = Benchmark(
     "machine code, loop by loop, and multiplied by how often each loop turns for the neighbours of the system. A "
     "kernel takes the longest of three times: issuing its instructions, its float64 units, and moving its data, each "
     f"at the peak that the maker states. The table has twice the sum: {HALF:.0%} of the peaks is assumed. Lists of "
-    "neighbours are made on the host and are not in it. FCHL19 with the paper's parameters and rank 128, the density "
+    "neighbours are not in it. FCHL19 with the paper's parameters and rank 128, the density "
     "with its own and rank 256, 16384 paired features, float32.",
     cells=cells,
     measure=measure,

@@ -383,7 +383,7 @@ def test_equations_that_cannot_be_solved_say_which_ridge_would_do(run):
         (["--ridge", "-1"], "negative"),
         (["--solver", "oracle"], "iterative"),
         (["--accumulation", "abacus"], "compensated"),
-        (["--accumulation", "compensated", "--solver", "iterative"], "float64 throughout"),
+        (["--accumulation", "compensated", "--solver", "iterative", "--precision", "float64"], "pairs of float32"),
         (["--reference-energies", "Xx=1"], "H=-13.6"),
         (["--reference-energies", "H=-13.6"], "missing"),
         (["--train-size", "5000"], "fewer"),

@@ -5,12 +5,16 @@ from __future__ import annotations
 import pytest
 import torch
 
-from feature_inputs import Inputs, exact, fast, feature_map, naive
+from feature_inputs import Inputs, exact, fast, feature_map, naive, widened
 from qml_lightning import fit
-from qml_lightning.kernels import kernels_for, reference
+from qml_lightning.atoms.neighbours import pairs_within
+from qml_lightning.atoms.structures import structures_from_ase
+from qml_lightning.kernels import kernels_for, reference, sums_in_pairs
+from qml_lightning.model.recipe import SolverSettings
 from qml_lightning.model.representations.density import Density
 from qml_lightning.model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES
 from small_models import crystals, molecules, recipe
+from structures_for_tests import kinds
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda")
@@ -88,3 +92,46 @@ def test_the_module_differentiates_on_the_gpu():
     potential.module("cuda")(positions, numbers).sum().backward()
     wanted = -potential.predict(data.structures.select([0])).forces
     torch.testing.assert_close(positions.grad.cpu(), wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_the_gpu_lists_the_pairs_that_the_cpu_lists():
+    frames = [*kinds().values(), kinds()["skewed cell"] * (4, 4, 4)]
+    structures = structures_from_ase(frames)
+    for cutoff in (2.5, 6.0):
+        found, wanted = (pairs_within(structures, cutoff, structures.elements, device) for device in (CUDA, "cpu"))
+        assert torch.equal(found.segments.cpu(), wanted.segments)
+        one, other = (sorted(torch.column_stack([p.centre, p.neighbour, p.shift]).tolist()) for p in (found, wanted))
+        assert one == other
+
+
+def test_sums_in_pairs_of_float32_are_those_of_float64(triton):
+    f = feature_map(2, 128, True, torch.float32)
+    inputs = widened(Inputs.drawn(f, 37))
+    x, weights, coefficients, tangents = (
+        one.to(CUDA) for one in (inputs.x, inputs.weights, inputs.coefficients, inputs.tangents)
+    )
+    pairs, on_gpu = sums_in_pairs(triton), f.to(CUDA, torch.float32)
+    size = float(f.amplitude * inputs.weights.norm()) * f.n_features * 2.0**-42
+    for one, other in zip(
+        pairs.energy_and_slope(on_gpu, x, weights), triton.energy_and_slope(on_gpu, x, weights), strict=True
+    ):
+        assert float((one - other).abs().max()) < size
+    moments = (table.feature_moment(on_gpu, x, coefficients, tangents) for table in (pairs, triton))
+    assert float(torch.stack(list(moments)).diff(dim=0).abs().max()) < size
+
+
+@pytest.mark.parametrize("accumulation", ["float64", "compensated"])
+def test_an_iteration_on_the_gpu_gives_what_the_cpu_gives(accumulation):
+    data, solver = molecules(24), SolverSettings("iterative", accumulation, preconditioner_features=64, held_out=0.2)
+    given = recipe(precision="float32", ridge=1e-6, solver=solver)
+    found, wanted = (fit(data, given, device=device).predict(data.structures) for device in ("cuda", "cpu"))
+    assert (found.forces - wanted.forces).abs().max() < 1e-3 * wanted.forces.abs().max()
+
+
+def test_equations_that_the_host_keeps_give_the_same_potential(monkeypatch):
+    data, given = molecules(24), recipe(n_features=128, ridge=1e-6, solver=SolverSettings("direct"))
+    wanted = fit(data, given, device="cuda").predict(data.structures)
+    monkeypatch.setattr("qml_lightning.machine.compute.room_on", lambda device: 2**20)
+    kept = fit(data, given, device="cuda")
+    assert kept.provenance.plan["on_host"]
+    assert (kept.predict(data.structures).forces - wanted.forces).abs().max() < 1e-6 * wanted.forces.abs().max()

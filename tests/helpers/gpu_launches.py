@@ -6,6 +6,7 @@ import torch
 
 from feature_inputs import Inputs, fast, feature_map, widened
 from qml_lightning.kernels import triton
+from qml_lightning.kernels.triton import pairs
 from qml_lightning.kernels.triton.launch import Launch, recorded
 from qml_lightning.model.representations.density import Density
 from qml_lightning.model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES
@@ -15,7 +16,7 @@ PRECISIONS = ((FLOAT, False), (FLOAT, True), (DOUBLE, False))  # precision, and 
 
 
 def launches(which: str) -> list[Launch]:
-    """Those of "features" or "environments", or a few of both for "quick".
+    """Those of "features", "pairs" or "environments", or a few of both for "quick".
 
     Those of the paper's method: for "prediction", and with those of training for "paper". Those of a prediction with
     the density: for "density".
@@ -39,6 +40,9 @@ def launches(which: str) -> list[Launch]:
             for dtype, wide in PRECISIONS:
                 for transforms, rank, paired in ((2, 128, True), (2, 256, False), (0, 100, False)):
                     _features(transforms, rank, paired, dtype, wide)
+        if which == "pairs":
+            for transforms, rank, paired in ((2, 128, True), (2, 256, False)):
+                _pairs(transforms, rank, paired)
         if which == "environments":
             for dtype in (FLOAT, DOUBLE):
                 for representation in (Density(), ENERGIES_AND_FORCES, COSINE_SERIES):
@@ -53,6 +57,16 @@ def _features(transforms: int, rank: int, paired: bool, dtype: torch.dtype, wide
     fast(triton, f, inputs)
     triton.tangent_products(inputs.many.to(dtype), inputs.owner, inputs.tangents)
     triton.tangent_sums(inputs.many.to(dtype), inputs.owner, inputs.coefficients[inputs.owner], 37, inputs.many.dtype)
+
+
+def _pairs(transforms: int, rank: int, paired: bool) -> None:
+    f = feature_map(transforms, rank, paired, FLOAT)
+    inputs = widened(Inputs.drawn(f, 37))
+    pairs.energy_and_slope(f, inputs.x, inputs.weights)
+    for given in ((inputs.coefficients, inputs.tangents), (inputs.coefficients, None), (None, inputs.tangents)):
+        pairs.feature_moment(f, inputs.x, *given)
+    pairs.tangent_products(inputs.many.float(), inputs.owner, inputs.tangents)
+    pairs.tangent_sums(inputs.many.float(), inputs.owner, inputs.coefficients[inputs.owner], 37)
 
 
 def _pullback(representation, dtype: torch.dtype):

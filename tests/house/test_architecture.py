@@ -18,18 +18,18 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 # name stands for its `__init__`, which comes last in the room.
 HOUSE = """
 errors
-machine: files display journal tensors memory processes progress ranks forks compute
-atoms: units structures fingerprints dataset cells neighbours
+machine: files display journal tensors sums memory processes progress ranks forks compute
+atoms: units structures fingerprints dataset cells linked_cells neighbours
 kernels: contract harmonics reference.pullback reference.fchl19 reference.density reference.features
-  reference.tangents reference
+  reference.tangents reference.pairs reference
   native.library native.functions native.predictor native triton.launch triton.runs triton.angles triton.features
-  triton.rows triton.tangents triton.geometry triton.harmonics triton.density triton.triple triton.fchl19
+  triton.rows triton.tangents triton.pairs triton.geometry triton.harmonics triton.density triton.triple triton.fchl19
   triton.jacobian triton.ahead triton
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
   posterior several
   disk.tiles disk.solve disk
 model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
-  baseline repulsion basis surroundings committee provenance predictor properties potential module file
+  baseline repulsion basis portions surroundings committee provenance predictor properties potential module file
   property_file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames

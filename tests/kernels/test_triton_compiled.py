@@ -33,7 +33,11 @@ print(json.dumps(found))
     ("architecture", "which"),
     few_and_all(
         [(86, "quick")],
-        [(architecture, which) for architecture in (80, 86, 90, 100, 120) for which in ("features", "environments")],
+        [
+            (architecture, which)
+            for architecture in (80, 86, 90, 100, 120)
+            for which in ("features", "pairs", "environments")
+        ],
     ),
 )
 def test_kernels_fit_into_a_gpu_without_spilling(architecture, which, tmp_path):

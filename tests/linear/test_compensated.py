@@ -134,7 +134,7 @@ def test_recipes_of_earlier_models_are_read():
 
 def test_where_it_cannot_be_had_compensated_accumulation_is_refused(tmp_path):
     compensated = replace(SMALL.solver, accumulation="compensated")
-    with pytest.raises(InputError, match="float64 throughout"):
+    with pytest.raises(InputError, match="as pairs of float32 need precision float32 and SORF"):
         fit(molecules(5), replace(SMALL, solver=replace(compensated, method="iterative")))
     with pytest.raises(ResourceError, match="disk solver and compensated accumulation exclude each other"):
         fit(molecules(40), replace(SMALL, solver=compensated), memory_limit=1, scratch=tmp_path)

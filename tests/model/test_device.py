@@ -5,18 +5,19 @@ Kernels are launched and not run: their outputs hold anything, and nothing may l
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import ClassVar
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from ase import Atoms
 
+from operators_for_tests import Waits
 from qml_lightning import fit
-from qml_lightning.kernels import kernels_for
+from qml_lightning.atoms.structures import Structures
+from qml_lightning.kernels import kernels_for, sums_in_pairs
 from qml_lightning.machine.compute import Compute
 from qml_lightning.model.predictor import Predictor
 from qml_lightning.training.environments import environments
@@ -24,29 +25,10 @@ from qml_lightning.training.problem import Problem
 from qml_lightning.training.row_operator import matrix_free
 from qml_lightning.training.rows import rows_of_kind
 from small_models import molecules, recipe
-from structures_for_tests import WATER
+from structures_for_tests import WATER, rattled
 
 pytest.importorskip("triton", reason="Triton is not installed")
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here: pytest -m gpu")
-
-# Operators whose result decides how much memory the next one takes, or which Python reads: the host waits for each.
-WAITING = ("_local_scalar_dense", "nonzero", "masked_select", "bincount", "unique", "item", "equal", "is_nonzero")
-
-
-class Waits(TorchDispatchMode):
-    """Counts operators for which the host would wait if the tensors were on a GPU."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: Counter[str] = Counter()
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        name = function.overloadpacket.__name__
-        if any(name.startswith(one) for one in WAITING):
-            self.found[name] += 1
-        if name == "repeat_interleave" and not (kwargs or {}).get("output_size"):
-            self.found[name] += 1
-        return function(*args, **(kwargs or {}))
 
 
 class OnDevice(torch.Tensor):
@@ -118,18 +100,98 @@ def test_a_prediction_waits_for_the_device_once_at_its_end(trained, monkeypatch)
         assert {"_values2", "_values3", "_energy_and_slope", "_pullback"} <= launches
 
 
-def test_a_step_of_the_iterative_solver_waits_for_nothing(trained):
+@pytest.fixture
+def on_device(monkeypatch):
+    """Structures that are sent to a device are marked there, and lists are made there; give what waits for it."""
+    to = Structures.to
+
+    def sent(self, device):
+        moved = to(self, device)
+        return Structures(*(OnDevice(getattr(moved, one.name)) for one in fields(moved)))
+
+    monkeypatch.setattr(Structures, "to", sent)
+    monkeypatch.setattr("qml_lightning.atoms.neighbours.VESIN_ON", ())
+    with OnDevice.waits() as waits:
+        yield waits
+
+
+def before_the_results(waits: list[str]) -> list[str]:
+    """Waits before results are taken to the host, which must come last."""
+    end = waits.index("cpu")
+    assert set(waits[end:]) == {"cpu"}
+    return waits[:end]
+
+
+@pytest.mark.parametrize(
+    ("kind", "wanted"),
+    [
+        ("molecules", ["tolist", "nonzero"]),  # numbers of pairs, and of those that are too close
+        ("small cell", ["tolist", "nonzero"]),
+        ("large cell", ["__int__", "tolist", "nonzero"]),  # and first of candidates in its bins
+    ],
+)
+def test_a_batch_waits_for_numbers_that_shapes_need_and_for_its_results(kind, wanted, trained, on_device):
+    from qml_lightning.kernels.triton.launch import recorded
+
+    potential, data = trained
+    predictor = potential.on("cpu", kernels="triton")
+    small = Atoms("OHH", WATER.positions, cell=[1.9, 2.1, 2.2], pbc=True)
+    given = {"molecules": data.structures, "small cell": small, "large cell": small * (7, 7, 7)}[kind]
+    with recorded():
+        predictor.predict(given)
+    assert before_the_results(on_device) == wanted
+
+
+def test_a_step_with_a_kept_list_waits_for_its_numbers_and_results(trained, on_device):
+    from qml_lightning.kernels.triton.launch import recorded
+
+    potential, data = trained
+    predictor = potential.on("cpu", kernels="triton", skin=0.5)
+    with recorded():
+        predictor.predict(data.structures)
+        del on_device[:]
+        predictor.predict(data.structures)
+    assert before_the_results(on_device) == ["tolist", "nonzero", "nonzero"]
+
+
+def test_environments_of_a_fit_wait_for_the_numbers_of_pairs_and_tangents(trained, on_device):
+    from qml_lightning.kernels.triton.launch import recorded
+
+    potential, data = trained
+    with recorded():
+        environments(potential.basis.ready(Compute("cpu", "triton")), data.structures, ("forces",))
+    # pairs, those of different atoms, different ones among these, and which they are
+    assert on_device == ["tolist", "nonzero", "unique", "cpu"]
+
+
+def test_lists_of_a_device_give_what_lists_of_the_host_give(trained, monkeypatch):
+    potential, _ = trained
+    crystal = Atoms("OHH", WATER.positions, cell=[4.0, 4.1, 4.2], pbc=True)
+    frames = [WATER, crystal * (3, 3, 3), rattled(crystal, 1), WATER]
+    wanted = potential.on("cpu", kernels="reference").predict(frames)
+    monkeypatch.setattr("qml_lightning.atoms.neighbours.VESIN_ON", ())
+    found = potential.on("cpu", kernels="reference").predict(frames)
+    torch.testing.assert_close(found.energies, wanted.energies, rtol=1e-13, atol=0)
+    torch.testing.assert_close(found.forces, wanted.forces, rtol=0, atol=1e-11)
+    torch.testing.assert_close(found.stress[1:3], wanted.stress[1:3], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("in_pairs", [False, True], ids=["float64", "pairs of float32"])
+def test_a_step_of_the_iterative_solver_waits_for_nothing(trained, in_pairs):
     from qml_lightning.kernels.triton.launch import recorded
 
     potential, data = trained
     basis = potential.basis.ready(Compute("cpu", "native" if _native() else "reference"))
     rows, targets = matrix_free(basis, Problem.of(data), potential.recipe)
-    on_gpu = replace(rows, basis=replace(basis, kernels=kernels_for("cpu", torch.float64, "triton")))
+    triton = kernels_for("cpu", torch.float64, "triton")
+    on_gpu = replace(rows, sums=sums_in_pairs(triton) if in_pairs else triton)
     on_gpu._rho_by_element  # noqa: B018 (the atoms of each element are gathered once, before the iteration)
     with Waits() as waits, recorded() as launches:
         on_gpu.transposed_times(on_gpu.times(torch.zeros(basis.n_weights, dtype=torch.float64)))
     assert not waits.found
-    assert {"_energy_and_slope", "_products", "_sums", "_moment"} == {one.kernel.__name__ for one in launches}
+    of_pairs = "_pair" if in_pairs else ""
+    wanted = {f"{of_pairs}{name}" for name in ("_energy_and_slope", "_products", "_sums", "_moment")}
+    assert wanted == {one.kernel.__name__ for one in launches}
     assert len(targets) == sum(rows._rows_of_kinds)
 
 

@@ -112,19 +112,40 @@ def test_a_cheaper_iteration_says_how_much_it_saves(problem, monkeypatch):
     [
         ("kept equations", machine(), EQUATIONS, {}),
         ("several ranks", machine(ranks=RANKS), Keep(), {}),
-        ("compensated accumulation", machine(), Keep(), {"accumulation": "compensated"}),
+        ("compensated sums of float64, RFF or ORF", machine(), Keep(), {"accumulation": "compensated"}),
     ],
 )
 def test_a_solver_that_cannot_do_what_is_wanted_is_not_planned(problem, wish, compute, keep, settings, monkeypatch):
-    with pytest.raises(InputError, match=f"The iterative solver and {wish} exclude each other, as it "):
+    with pytest.raises(InputError, match=f"The iterative solver and {wish} exclude each other, as "):
         plan_fit(problem, with_solver("iterative", **settings), compute, keep)
     monkeypatch.setattr("qml_lightning.training.plan.SAVES", 0.0)
     plan = plan_fit(problem, with_solver(**settings), compute, keep)
     assert plan.solver == "direct"
     assert wish in plan.excluded["iterative"]
     small = replace(compute, memory=SimpleNamespace(left=10**6, limit=None))
-    with pytest.raises(ResourceError, match=f"the disk solver and {wish} exclude each other"):
+    on_disk = wish.replace("sums of float64, RFF or ORF", "accumulation")
+    with pytest.raises(ResourceError, match=f"the disk solver and {on_disk} exclude each other"):
         plan_fit(problem, with_solver(**settings), small, keep)
+
+
+@pytest.mark.parametrize(
+    ("capability", "solver", "wanted"),
+    [
+        ((8, 6), "iterative", "pairs of float32: float64 is slow on a GPU of compute capability 8.6"),
+        ((12, 0), "direct", "slices of float32: float64 is slow on a GPU of compute capability 12.0"),
+        ((9, 0), "iterative", "float64: it is fast on a GPU of compute capability 9.0"),
+        (None, "iterative", "float64: it is fast on the CPU"),
+    ],
+)
+def test_the_plan_tells_how_products_are_added_up_and_why(problem, capability, solver, wanted, monkeypatch):
+    monkeypatch.setattr("qml_lightning.machine.compute.room_on", lambda device: 16 * GIB)
+    monkeypatch.setattr("torch.cuda.get_device_capability", lambda device: capability)
+    device = "cpu" if capability is None else "cuda"
+    plan = plan_fit(problem, replace(with_solver(solver), precision="float32"), replace(machine(), device=device))
+    assert (plan.solver, plan.sums) == (solver, wanted)
+    if capability == (8, 6):
+        wide = plan_fit(problem, with_solver(solver), replace(machine(), device=device))
+        assert wide.sums.startswith("float64: float64 is slow on a GPU of compute capability 8.6, but pairs")
 
 
 def test_every_process_of_a_machine_counts(problem):

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import torch
+from torch import Tensor
 
 from ..errors import InputError
 from .structures import Structures
@@ -49,13 +51,21 @@ def _images(cells: np.ndarray, periodic: np.ndarray, cutoff: float) -> np.ndarra
 
     Cells that do not span their periodic directions count as 1: the neighbour list refuses them in words of its own.
     """
+    _, heights = heights_of(cells, periodic)
+    images: np.ndarray = np.where(periodic, 2 * np.ceil(cutoff / heights) + 1, 1.0).prod(1)
+    return np.where(np.isnan(images), math.inf, images)
+
+
+def heights_of(cells: np.ndarray, periodic: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Inverse of each cell, (cells, 3, 3), and its extent across the other two lattice vectors in Å, (cells, 3).
+
+    Directions that are not periodic have unit vectors in place of lattice vectors, and so have flat cells.
+    """
     filled = _filled(cells, periodic)
     with np.errstate(all="ignore"):
         flat = np.linalg.det(filled) == 0
-    inverse = np.linalg.inv(np.where(flat[:, None, None], np.eye(3), filled))
-    reach = np.ceil(cutoff * np.sqrt((inverse * inverse).sum(1)))  # its columns have the length 1 / height
-    images: np.ndarray = np.where(periodic, 2 * reach + 1, 1.0).prod(1)
-    return np.where(np.isnan(images), math.inf, images)
+        inverse: np.ndarray = np.linalg.inv(np.where(flat[:, None, None], np.eye(3), filled))
+        return inverse, 1 / np.sqrt((inverse * inverse).sum(1))
 
 
 def _neighbours(cells: np.ndarray, periodic: np.ndarray, counts: np.ndarray, cutoff: float) -> np.ndarray:
@@ -66,14 +76,25 @@ def _neighbours(cells: np.ndarray, periodic: np.ndarray, counts: np.ndarray, cut
     return np.where(periodic.all(1), np.where(np.isnan(found), math.inf, found), 0.0)
 
 
+def expected_neighbours(structures: Structures, cutoff: float) -> Tensor:
+    """Neighbours of an atom of each structure within `cutoff`, (structures,) float64: about as many, or more.
+
+    All other atoms of a molecule. In a cell also those of its images: as many as fill the sphere evenly.
+    """
+    cells, periodic, counts = structures.cells.numpy(), structures.periodic.numpy(), structures.counts.numpy()
+    _, heights = heights_of(cells, periodic)
+    # a sphere meets this many cells; along other directions there is one
+    images = np.where(periodic, 2 * cutoff / heights, 1.0).prod(1) * (math.pi / 6) ** (periodic.sum(1) == 3)
+    return torch.from_numpy(counts * np.maximum(1.0, images))
+
+
 def _filled(cells: np.ndarray, periodic: np.ndarray) -> np.ndarray:
     """Cells whose other directions are unit vectors across the periodic ones."""
-    if periodic.all():
-        return cells
-    out = np.where(periodic[..., None], cells, 0.0)
-    for cell, known in zip(out, periodic, strict=True):
-        rest = np.linalg.svd(cell)[2][known.sum() :]  # rows that are orthogonal to all lattice vectors
-        cell[~known] = rest
+    some = np.asarray(periodic.any(1))
+    out: np.ndarray = np.where(some[:, None, None], np.where(periodic[..., None], cells, 0.0), np.eye(3))
+    for s in np.flatnonzero(some & ~periodic.all(1)):
+        known = periodic[s]
+        out[s, ~known] = np.linalg.svd(out[s])[2][known.sum() :]  # rows that are orthogonal to all lattice vectors
     return out
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 import torch
@@ -11,13 +12,19 @@ from torch import Tensor
 from vesin import NeighborList
 
 from ..errors import InputError
-from .cells import check_cells
+from . import linked_cells
+from .cells import check_cells, heights_of
+from .linked_cells import ALL_PAIRS_ATOMS
 from .structures import Structures, batches, offsets_from_counts
 
 # Two nuclei closer than this are one atom written twice, not chemistry.
 SHORTEST_DISTANCE = 0.1  # Å
-# Up to this many atoms, all pairs of a molecule are cheaper than a cell list.
-ALL_PAIRS_ATOMS = 100
+# Devices whose lists vesin makes. Elsewhere linked cells make the same ones.
+VESIN_ON = ("cpu",)
+# vesin looks a little further: which pairs are within the cutoff is decided by one formula on all devices.
+MARGIN = 1e-9
+# vesin has no more cells than these. For flat structures that need more it divides by zero, and ends the process.
+VESIN_CELLS = 100_000
 # Atoms whose distances are checked together before any work.
 CHECKED_AT_ONCE = 20_000
 CHECKED_WITHIN = 1.5  # Å: with SHORTEST_DISTANCE itself a cell list would have millions of empty cells
@@ -37,13 +44,18 @@ class Pairs:
     segments: Tensor  # (atoms · elements + 1,): centre i, element e begins at segments[i · elements + e]
 
     def moved(self, structures: Structures) -> Pairs:
-        """Pairs of the same atoms, with the vectors of new positions and cells."""
-        return replace(self, vector=_measured(structures, self.centre, self.neighbour, self.shift)[0])
+        """Pairs of the same atoms, with the vectors of new positions and cells; an InputError if two atoms meet."""
+        vector = _vectors(structures, structures.to(self.vector.device), self.centre, self.neighbour, self.shift)
+        _, n_meeting = _counts(meeting := _meeting(vector.square().sum(1)), meeting)
+        if n_meeting:
+            _refuse(structures, self.centre, self.neighbour, vector)
+        return replace(self, vector=vector)
 
     def within(self, cutoff: float) -> Pairs:
         """Pairs that are closer than `cutoff`."""
-        near = self.vector.square().sum(1) < cutoff**2
-        segments = offsets_from_counts(near.long())[self.segments]
+        close = self.vector.square().sum(1) < cutoff**2
+        segments = offsets_from_counts(close.long())[self.segments]
+        near = close.nonzero()[:, 0]
         return Pairs(self.centre[near], self.neighbour[near], self.shift[near], self.vector[near], segments)
 
 
@@ -60,9 +72,16 @@ class SkinnedPairs:
     skin: float  # Å
 
     @classmethod
-    def of(cls, structures: Structures, cutoff: float, skin: float, elements: tuple[int, ...]) -> SkinnedPairs:
+    def of(
+        cls,
+        structures: Structures,
+        cutoff: float,
+        skin: float,
+        elements: tuple[int, ...],
+        device: torch.device | str = "cpu",
+    ) -> SkinnedPairs:
         """Pairs within cutoff + skin, in Å."""
-        return cls(pairs_within(structures, cutoff + skin, elements), structures, cutoff, skin)
+        return cls(pairs_within(structures, cutoff + skin, elements, device), structures, cutoff, skin)
 
     def serve(self, structures: Structures) -> bool:
         """Whether every pair within the cutoff is still among these."""
@@ -90,19 +109,28 @@ def element_indices(numbers: Tensor, elements: tuple[int, ...]) -> Tensor:
     return index
 
 
-def pairs_within(structures: Structures, cutoff: float, elements: tuple[int, ...]) -> Pairs:
-    """All pairs of each structure closer than `cutoff`, in any cell and any mix of periodic directions."""
+def pairs_within(
+    structures: Structures, cutoff: float, elements: tuple[int, ...], device: torch.device | str = "cpu"
+) -> Pairs:
+    """All pairs of each structure closer than `cutoff`, in any cell and any mix of periodic directions, on `device`.
+
+    Structures are on the host. A device other than the CPU finds the pairs itself, and the host waits for their number.
+    """
     if not cutoff > 0:
         raise InputError(f"A cutoff is a positive length in Å, got {cutoff}.")
-    element = element_indices(structures.numbers, elements)
+    element = element_indices(structures.numbers, elements).to(device)
     check_cells(structures, cutoff)
-    centre, neighbour, shift = _candidates(structures, cutoff)
-    vector, squared = _measured(structures, centre, neighbour, shift)
-    key = centre * len(elements) + element[neighbour]
-    near = (squared < cutoff**2).nonzero()[:, 0]
-    order = near[key[near].sort(stable=True).indices]
-    segments = offsets_from_counts(torch.bincount(key[order], minlength=structures.n_atoms * len(elements)))
-    return Pairs(centre[order], neighbour[order], shift[order], vector[order], segments)
+    here, parts = structures.to(device), []
+    counts = torch.zeros(structures.n_atoms * len(elements), dtype=torch.int64, device=device)
+    for found in _candidates(structures, here, cutoff):  # their centres ascend from part to part
+        near, vector = _near(structures, here, found, cutoff)
+        centre, neighbour, shift = found
+        segment, order = (centre[near] * len(elements) + element[neighbour[near]]).sort(stable=True)
+        counts.scatter_add_(0, segment, torch.ones_like(segment))
+        near = near[order]
+        parts.append((centre[near], neighbour[near], shift[near], vector[near]))
+    centre, neighbour, shift, vector = (torch.cat(values) for values in zip(*parts, strict=True))
+    return Pairs(centre, neighbour, shift, vector, offsets_from_counts(counts))
 
 
 def check_distances(structures: Structures) -> None:
@@ -110,19 +138,60 @@ def check_distances(structures: Structures) -> None:
     for index in batches(structures.counts, CHECKED_AT_ONCE):
         part = structures.select(index)
         check_cells(part, CHECKED_WITHIN, int(index[0]))
-        _measured(part, *_candidates(part, CHECKED_WITHIN), first=int(index[0]))
+        for found in _candidates(part, part, CHECKED_WITHIN):
+            _near(part, part, found, CHECKED_WITHIN, int(index[0]))
 
 
-def _candidates(structures: Structures, cutoff: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Centre, neighbour and shift of all pairs closer than `cutoff`, and of some that are not."""
+Listed = tuple[Tensor, Tensor, Tensor]  # centre, neighbour and shift of pairs
+
+
+def _candidates(structures: Structures, here: Structures, cutoff: float) -> Iterator[Listed]:
+    """All pairs closer than `cutoff`, and others, in one part or several.
+
+    `here` are the structures on the device where the pairs are wanted.
+    """
+    if here.positions.device.type not in VESIN_ON:
+        yield from linked_cells.candidates(structures, here, cutoff)
+        return
     small = ~structures.periodic.any(1) & (structures.counts <= ALL_PAIRS_ATOMS)
     parts = [_all_pairs(structures, small)]
-    parts += [_listed(structures, s, cutoff) for s in (~small).nonzero()[:, 0].tolist()]
+    parts += [_listed(structures, s, cutoff * (1 + MARGIN)) for s in (~small).nonzero()[:, 0].tolist()]
     centre, neighbour, shift = (torch.cat(values) for values in zip(*parts, strict=True))
-    return centre, neighbour, shift
+    yield centre, neighbour, shift
 
 
-def _all_pairs(structures: Structures, which: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _near(
+    structures: Structures, here: Structures, found: Listed, cutoff: float, first: int = 0
+) -> tuple[Tensor, Tensor]:
+    """Places of those candidates that are pairs, and vectors of all candidates; an InputError if two atoms meet.
+
+    The host waits once, for the number of pairs. `first` is the number that the error gives to the first structure.
+    """
+    centre, neighbour, shift = found
+    vector = _vectors(structures, here, *found)
+    squared = vector.square().sum(1)
+    other = (centre != neighbour) | (shift != 0).any(1)  # nobody is a neighbour of himself
+    near = other & (squared < cutoff**2)
+    n, n_meeting = _counts(near, other & _meeting(squared))
+    if n_meeting:
+        _refuse(structures, centre[other], neighbour[other], vector[other], first)
+    return _marked(near, n), vector
+
+
+def _counts(*marks: Tensor) -> list[int]:
+    """How many are marked in each: the host waits once for all."""
+    counts: list[int] = torch.stack([one.sum() for one in marks]).tolist()
+    return counts
+
+
+def _marked(mark: Tensor, n: int) -> Tensor:
+    """Places that are marked, whose number is known: `nonzero` would make the host wait for it again."""
+    out = mark.new_empty(n + 1, dtype=torch.int64)  # those that are not marked are written to the end, and dropped
+    place = torch.where(mark, mark.cumsum(0) - 1, n)
+    return out.scatter_(0, place, torch.arange(len(mark), device=mark.device))[:n]
+
+
+def _all_pairs(structures: Structures, which: Tensor) -> Listed:
     """Every ordered pair of different atoms of the structures marked in `which`, in one batch."""
     atoms = which[structures.structure_of_atom].nonzero()[:, 0]
     owner = structures.structure_of_atom[atoms]
@@ -135,9 +204,13 @@ def _all_pairs(structures: Structures, which: Tensor) -> tuple[Tensor, Tensor, T
     return centre[other], neighbour[other], torch.zeros(int(other.sum()), 3, dtype=torch.int64)
 
 
-def _listed(structures: Structures, s: int, cutoff: float) -> tuple[Tensor, Tensor, Tensor]:
-    """Pairs of one large or periodic structure from vesin's cell list."""
+def _listed(structures: Structures, s: int, cutoff: float) -> Listed:
+    """Pairs of one large or periodic structure from vesin's cell list, or from ours if vesin's would fail."""
     start, stop = structures.offsets[s].item(), structures.offsets[s + 1].item()
+    if _too_flat(structures, s, cutoff):
+        alone = structures.select([s])
+        i, j, shift = (torch.cat(values) for values in zip(*linked_cells.candidates(alone, alone, cutoff), strict=True))
+        return i + start, j + start, shift
     found = NeighborList(cutoff=cutoff, full_list=True).compute(
         points=structures.positions[start:stop].numpy(),
         box=structures.cells[s].numpy(),
@@ -148,29 +221,43 @@ def _listed(structures: Structures, s: int, cutoff: float) -> tuple[Tensor, Tens
     return i + start, j + start, shift
 
 
-def _measured(
-    structures: Structures, centre: Tensor, neighbour: Tensor, shift: Tensor, first: int = 0
-) -> tuple[Tensor, Tensor]:
-    """Vectors and squared lengths of pairs; an InputError if two atoms stand on one spot.
+def _too_flat(structures: Structures, s: int, cutoff: float) -> bool:
+    """Whether vesin, with as few cells as it has, might have none along the shortest direction."""
+    periodic, points = (
+        structures.periodic[s].numpy(),
+        structures.positions[structures.offsets[s] : structures.offsets[s + 1]],
+    )
+    inverse, heights = heights_of(structures.cells[s : s + 1].numpy(), periodic[None])
+    cells = np.maximum(1.0, np.where(periodic, heights[0], np.ptp(points.numpy() @ inverse[0], axis=0)) // cutoff)
+    fewer = min(1.0, float(np.cbrt(VESIN_CELLS / cells.prod())))
+    return fewer < 1 and float(cells.min()) * fewer < 2
 
-    `first` is the number that the error gives to the first structure.
-    """
-    vector = structures.positions[neighbour] - structures.positions[centre]
-    if structures.periodic.any():
-        cells = structures.cells[structures.structure_of_atom[centre]]
+
+def _vectors(structures: Structures, here: Structures, centre: Tensor, neighbour: Tensor, shift: Tensor) -> Tensor:
+    """Vectors of pairs in Å, (pairs, 3), where they are; `here` are the structures there."""
+    vector = here.positions[neighbour] - here.positions[centre]
+    if bool(structures.periodic.any()):
+        cells = here.cells[here.structure_of_atom[centre]]
         vector = vector + torch.einsum("pi,pij->pj", shift.to(cells.dtype), cells)
+    return vector
+
+
+def _meeting(squared: Tensor) -> Tensor:
+    """Marks of pairs that stand on one spot."""
+    return squared < SHORTEST_DISTANCE**2
+
+
+def _refuse(structures: Structures, centre: Tensor, neighbour: Tensor, vector: Tensor, first: int = 0) -> NoReturn:
+    """Raise an InputError that names the first two atoms on one spot."""
     squared = vector.square().sum(1)
-    close = squared < SHORTEST_DISTANCE**2
-    if close.any():
-        p = int(close.nonzero()[0, 0])
-        s = int(structures.structure_of_atom[centre[p]])
-        i, j = (int(index[p] - structures.offsets[s]) for index in (centre, neighbour))
-        apart = f"{squared[p].sqrt():.3g} Å apart, less than {SHORTEST_DISTANCE} Å"
-        raise InputError(
-            f"Structure {first + s}: atoms {i} and {j} are {apart}. "
-            "Two atoms cannot stand on one spot: remove one, or check the cell and the unit of length."
-        )
-    return vector, squared
+    p = int(_meeting(squared).nonzero()[0, 0])
+    s = int(structures.structure_of_atom[int(centre[p])])
+    i, j = (int(index[p]) - int(structures.offsets[s]) for index in (centre, neighbour))
+    apart = f"{squared[p].sqrt():.3g} Å apart, less than {SHORTEST_DISTANCE} Å"
+    raise InputError(
+        f"Structure {first + s}: atoms {i} and {j} are {apart}. "
+        "Two atoms cannot stand on one spot: remove one, or check the cell and the unit of length."
+    )
 
 
 def _symbols(numbers: Sequence[int]) -> str:

@@ -30,7 +30,7 @@ Index = Sequence[int] | np.ndarray | Tensor  # numbers of structures
 class Structures:
     """Structures laid end to end: structure s owns the atoms offsets[s]:offsets[s + 1].
 
-    Positions and cells are in Å and float64, on the CPU.
+    Positions and cells are in Å and float64, on the CPU until they are sent to a device.
     """
 
     numbers: Tensor  # (atoms,) atomic numbers, int64
@@ -64,7 +64,8 @@ class Structures:
     @cached_property
     def structure_of_atom(self) -> Tensor:
         """Number of the structure of each atom, (atoms,)."""
-        return torch.repeat_interleave(torch.arange(len(self)), self.counts)
+        numbers = torch.arange(len(self), device=self.offsets.device)
+        return torch.repeat_interleave(numbers, self.counts, output_size=self.n_atoms)  # the size: no wait for a device
 
     @cached_property
     def volumes(self) -> Tensor:
@@ -82,6 +83,12 @@ class Structures:
     def elements(self) -> tuple[int, ...]:
         """Atomic numbers that occur, ascending."""
         return tuple(self.numbers.unique().tolist())
+
+    def to(self, device: torch.device | str) -> Structures:
+        """These structures on `device`."""
+        if torch.device(device).type == self.positions.device.type == "cpu":
+            return self
+        return Structures(*(getattr(self, one.name).to(device, non_blocking=True) for one in fields(self)))
 
     def select(self, index: Index) -> Structures:
         """Structures at `index`, in that order."""

@@ -80,8 +80,8 @@ class RecipeOptions:
     ] = None  # fmt: skip
     accumulation: Annotated[
         str | None,
-        Option(help="Products of the Gram matrix: in float64, or in compensated float32, which is the default on GPUs "
-               "with slow float64.", metavar="float64|compensated", rich_help_panel=RECIPE),
+        Option(help="Products of the Gram matrix, or of the iteration: in float64, or in compensated float32, which is "
+               "the default on GPUs with slow float64.", metavar="float64|compensated", rich_help_panel=RECIPE),
     ] = None  # fmt: skip
     seed: Annotated[
         int | None, Option(help="Seed of all random draws: the same seed gives the same model.", rich_help_panel=RECIPE)

@@ -111,6 +111,7 @@ def plan_tables(plan: dict[str, Any]) -> list[Group]:
         "solver": f"{plan['solver']}: {plan['reason']}",
         "weights": f"{plan['n_weights']:,}" + (", own ones for each element" if plan.get("own_weights") else ""),
         "rows": ", ".join(f"{n:,} of {kind}" for kind, n in plan["rows"].items()),
+        "sums": plan.get("sums", ""),
         "remark": plan["remark"],
     }
     rows = [

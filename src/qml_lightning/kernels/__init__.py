@@ -18,12 +18,13 @@ from .contract import (
     Kernels,
     PredictorModel,
     RepresentationArguments,
+    Sums,
     WholePath,
 )  # fmt: skip
 
 __all__ = [
     "BACKENDS", "Angular", "DensityArguments", "FCHL19Arguments", "FeatureMap", "Kernels", "PredictorModel",
-    "RepresentationArguments", "WholePath", "kernels_for",
+    "RepresentationArguments", "Sums", "WholePath", "kernels_for", "sums_in_pairs",
 ]  # fmt: skip
 
 
@@ -105,3 +106,14 @@ def kernels_for(
         if name is not None:
             raise InputError(f"The {name} kernels do not serve {dtype} on {device}: {reason}")
     raise InputError(f"No kernels serve {dtype} on {device}.")
+
+
+def sums_in_pairs(kernels: Kernels) -> Sums:
+    """Sums of an iteration as pairs of float32 that go with these kernels: in Triton, or in plain torch."""
+    if kernels.NAME == "triton":
+        from .triton import pairs
+
+        return pairs
+    from .reference import pairs as plain
+
+    return plain

@@ -257,7 +257,23 @@ class PredictorModel:
     committee: tuple[Tensor, int] | None = None
 
 
-class Kernels(Protocol):
+class Sums(Protocol):
+    """Functions of an iteration, with products and sums in float64 or as good; float64 goes in and comes out."""
+
+    def energy_and_slope(self, f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]: ...
+
+    def feature_moment(
+        self, f: FeatureMap, x: Tensor, coefficients: Tensor | None, tangents: Tensor | None
+    ) -> Tensor: ...
+
+    def tangent_products(self, tangents: Tensor, owner: Tensor, x: Tensor) -> Tensor: ...
+
+    def tangent_sums(
+        self, tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners: int, dtype: torch.dtype | None = None
+    ) -> Tensor: ...
+
+
+class Kernels(Sums, Protocol):
     """Functions that every back-end offers; the reference says what each of them means."""
 
     @property
@@ -296,15 +312,3 @@ class Kernels(Protocol):
     def force_rows(
         self, f: FeatureMap, x: Tensor, tangents: Tensor, owner: Tensor, row: Tensor, out: Tensor
     ) -> None: ...
-
-    def energy_and_slope(self, f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor, Tensor]: ...
-
-    def feature_moment(
-        self, f: FeatureMap, x: Tensor, coefficients: Tensor | None, tangents: Tensor | None
-    ) -> Tensor: ...
-
-    def tangent_products(self, tangents: Tensor, owner: Tensor, x: Tensor) -> Tensor: ...
-
-    def tangent_sums(
-        self, tangents: Tensor, owner: Tensor, coefficients: Tensor, n_owners: int, dtype: torch.dtype | None = None
-    ) -> Tensor: ...

@@ -28,20 +28,30 @@ CHUNK_BYTES = 256 * 1024**2
 
 def accumulation_on(device: torch.device | str, wanted: Accumulation | None = None) -> Accumulation:
     """`wanted`, or else the faster one on this device."""
+    return accumulation_and_reason(device, wanted)[0]
+
+
+def accumulation_and_reason(device: torch.device | str, wanted: Accumulation | None = None) -> tuple[Accumulation, str]:
+    """`wanted`, or else the faster one on this device, and the reason in words."""
     device = torch.device(device)
     if wanted is not None:
-        return wanted
-    slow = device.type == "cuda" and torch.cuda.get_device_capability(device) not in FAST_FLOAT64
-    return "compensated" if slow else "float64"
+        return wanted, "the recipe asks for it"
+    if device.type != "cuda":
+        return "float64", f"it is fast on the {device.type.upper()}"
+    major, minor = torch.cuda.get_device_capability(device)
+    if (major, minor) in FAST_FLOAT64:
+        return "float64", f"it is fast on a GPU of compute capability {major}.{minor}"
+    return "compensated", f"float64 is slow on a GPU of compute capability {major}.{minor}"
 
 
 def add_compensated(gram: Tensor, rows: Tensor, weight: float, slices: int = SLICES) -> None:
     """Lower triangle of gram += weight · rowsᵀ rows, from float32 products that are added up in float64.
 
     In each block of rows, products of the leading bits are exact. Products of the rest are so small that their rounding
-    does not matter: see `_factors`.
+    does not matter: see `_factors`. `gram` may be the last rows of a triangle.
     """
-    n = gram.shape[0]
+    n = gram.shape[1]
+    left = n - len(gram)
     # bytes of one row in all factors: each level has one slice more than the last, on both sides
     factor_bytes = 4 * n * (slices + 1) * (slices + 2)
     chunk = max(1, CHUNK_BYTES // (BLOCK * factor_bytes)) * BLOCK
@@ -49,12 +59,12 @@ def add_compensated(gram: Tensor, rows: Tensor, weight: float, slices: int = SLI
     with _full_float32():
         for some in rows.split(chunk):
             factors = [pair for block in some.split(BLOCK) for pair in _factors(block, slices)]
-            for first in range(0, n, TILE):
+            for first in range(left, n, TILE):
                 last = min(first + TILE, n)
                 product = space[: (last - first) * last].view(last - first, last)
-                for left, right in factors:
-                    torch.mm(left[:, first:last].T, right[:, :last], out=product)
-                    gram[first:last, :last].add_(product, alpha=weight)
+                for one, other in factors:
+                    torch.mm(one[:, first:last].T, other[:, :last], out=product)
+                    gram[first - left : last - left, :last].add_(product, alpha=weight)
 
 
 def _factors(block: Tensor, slices: int) -> Iterator[tuple[Tensor, Tensor]]:

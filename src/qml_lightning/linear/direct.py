@@ -34,7 +34,7 @@ class Term:
 
     def squared_error(self, weights: Tensor) -> float:
         """|Z w − y|², without the weight of the term."""
-        squares, moment = self.part.squares(), self.vector(self.part.moments())
+        squares, moment = self.part.squares(), self.vector(self.part.moments()).to(weights.device)
         target = float(self.vector(self.vector(squares)))
         return max(0.0, self.part.squared_length(weights) - 2.0 * float(weights @ moment) + target)
 
@@ -104,8 +104,9 @@ def _system(
         weight = torch.cat([torch.full((part.n,), term.weight).to(matrix) for term, part in zip(terms, rows)])
         y = torch.cat([term.vector(part.filled()[1]) for term, part in zip(terms, rows)])
         return matrix.mul_(weight).mul_(weight[:, None]), weight * y, lambda dual: _combined(rows, weight * dual)
-    moment = torch.stack([term.weight**2 * term.vector(term.part.moments()) for term in terms]).sum(0)
-    return _summed(terms, use_up), moment, lambda weights: weights
+    matrix = _summed(terms, use_up)
+    moments = [term.weight**2 * term.vector(term.part.moments()).to(matrix.device) for term in terms]
+    return matrix, torch.stack(moments).sum(0), lambda weights: weights
 
 
 def dual_rows(parts: Sequence[Part]) -> list[Rows] | None:
@@ -141,7 +142,7 @@ def _summed(terms: Sequence[Term], use_up: bool) -> Tensor:
         first.part.close()
         gram = first.part.gram if first.weight == 1.0 else first.part.gram.mul_(first.weight**2)
     else:
-        n, device = terms[0].part.n_columns, terms[0].part.device
+        n, device = terms[0].part.n_columns, terms[0].part.home
         gram = torch.zeros(n, n, dtype=torch.float64, device=device)
     for term in terms:
         if term is not first:

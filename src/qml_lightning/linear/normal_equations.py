@@ -56,6 +56,11 @@ class Rows:
         self.rows = torch.empty(self.capacity, self.n_columns, dtype=torch.float64, device=self.device)
         self.targets = torch.empty(self.capacity, self.n_targets, dtype=torch.float64, device=self.device)
 
+    @property
+    def home(self) -> torch.device:
+        """Device that keeps the equations, and solves them."""
+        return self.rows.device
+
     def room(self, n: int) -> Tensor:
         return self.rows[self.n : self.n + n]
 
@@ -70,7 +75,10 @@ class Rows:
 
     def add_to_gram(self, gram: Tensor, weight: float) -> None:
         """Lower triangle of gram += weight · ZᵀZ."""
-        add_product(gram, self.rows[: self.n], weight)
+        if gram.device == self.rows.device:
+            add_product(gram, self.rows[: self.n], weight)
+        else:
+            add_by_tiles(gram, self.rows[: self.n], weight, add_product)
 
     def moments(self) -> Tensor:
         """Zᵀ targets, (columns, n_targets)."""
@@ -92,7 +100,10 @@ class Rows:
 
 @dataclass
 class Gram:
-    """ZᵀZ, Zᵀ targets and targetsᵀ targets of any number of rows, with the methods of `Rows`."""
+    """ZᵀZ, Zᵀ targets and targetsᵀ targets of any number of rows, with the methods of `Rows`.
+
+    The matrix may be kept by the host while a device multiplies, tile by tile: see `multiply_on`.
+    """
 
     n_columns: int
     device: torch.device | str = "cpu"
@@ -102,6 +113,8 @@ class Gram:
     accumulation: Accumulation = "float64"  # of products; sums are always float64
     flops: float = 0.0  # of the products so far
     seconds: float = 0.0  # they took
+    buffer: int | None = None  # bytes of rows that wait for one product; None: BUFFER_BYTES
+    tiled: bool = False  # the matrix is kept elsewhere than its rows
     gram: Tensor = field(init=False)  # (columns, columns) float64: it squares the condition number of the rows
     moment: Tensor = field(init=False)  # (columns, n_targets)
     square: Tensor = field(init=False)  # (n_targets, n_targets)
@@ -114,8 +127,22 @@ class Gram:
         self.square = torch.zeros(self.n_targets, self.n_targets, dtype=torch.float64, device=self.device)
 
     def _open(self) -> None:
-        capacity = max(1, BUFFER_BYTES // (8 * self.n_columns))
+        capacity = max(1, (self.buffer or BUFFER_BYTES) // (8 * self.n_columns))
         self.waiting = Rows(self.n_columns, capacity, self.device, self.n_targets)
+
+    @property
+    def home(self) -> torch.device:
+        return self.gram.device
+
+    def multiply_on(self, device: torch.device | str, buffer: int) -> None:
+        """Let rows wait and be multiplied on `device`, while the matrix stays where it is.
+
+        Each product sends the whole triangle, so that many rows should wait for it: `buffer` bytes.
+        """
+        self.flush()
+        self.device, self.buffer, self.tiled = device, buffer, True
+        self.moment, self.square = self.moment.to(device), self.square.to(device)
+        self._open()
 
     def close(self) -> None:
         """Take in the waiting rows, and free the memory in which they waited."""
@@ -143,7 +170,11 @@ class Gram:
         if self.waiting.n == 0:
             return
         started = time.perf_counter()
-        PRODUCTS[self.accumulation](self.gram, self.waiting.filled()[0], self.sign)
+        product, rows = PRODUCTS[self.accumulation], self.waiting.filled()[0]
+        if self.tiled:
+            add_by_tiles(self.gram, rows, self.sign, product)
+        else:
+            product(self.gram, rows, self.sign)
         self.seconds += time.perf_counter() - started
         self.flops += float(self.waiting.n) * self.n_columns**2
         self.moment += self.sign * self.waiting.moments()
@@ -165,6 +196,7 @@ class Gram:
     def squared_length(self, weights: Tensor) -> float:
         """|Z w|² = wᵀ ZᵀZ w, from the lower triangle."""
         self.flush()
+        weights = weights.to(self.gram.device)
         total = 0.0
         for first, last, tile in lower_tiles(self.gram):
             left = tile[:, :first] @ weights[:first]
@@ -238,9 +270,13 @@ def lower_tiles(gram: Tensor, height: int = 0) -> Iterator[tuple[int, int, Tenso
 def add_product(gram: Tensor, rows: Tensor, weight: float) -> None:
     """Lower triangle of gram += weight · rowsᵀ rows: the square below the diagonal, then both triangles in turn.
 
-    Squares run faster than long tiles, for which a matrix product packs all rows again each time.
+    Squares run faster than long tiles, for which a matrix product packs all rows again each time. `gram` may be the
+    last rows of a triangle: what is left of their own triangle comes first.
     """
     n = len(gram)
+    if left := gram.shape[1] - n:
+        gram[:, :left].addmm_(rows[:, left:].T, rows[:, :left], alpha=weight)
+        gram, rows = gram[:, left:], rows[:, left:]
     if n <= DIAGONAL:
         gram.addmm_(rows.T, rows, alpha=weight)
         return
@@ -250,8 +286,20 @@ def add_product(gram: Tensor, rows: Tensor, weight: float) -> None:
     add_product(gram[half:, half:], rows[:, half:], weight)
 
 
-# Functions that add weight · rowsᵀ rows to the lower triangle of a Gram matrix.
-PRODUCTS: dict[Accumulation, Callable[[Tensor, Tensor, float], None]] = {
+# A function that adds weight · rowsᵀ rows to the lower triangle of a Gram matrix, or to the last rows of one.
+Product = Callable[[Tensor, Tensor, float], None]
+PRODUCTS: dict[Accumulation, Product] = {
     "float64": add_product,
     "compensated": add_compensated,
 }
+
+
+def add_by_tiles(gram: Tensor, rows: Tensor, weight: float, product: Product) -> None:
+    """Lower triangle of gram += weight · rowsᵀ rows, where the rows are on a device and `gram` need not be.
+
+    The device has a tile at a time, in float64.
+    """
+    for first, last, tile in lower_tiles(gram):
+        part = torch.zeros(last - first, last, dtype=gram.dtype, device=rows.device)
+        product(part, rows[:, :last], weight)
+        tile.add_(part.to(gram.device))

@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 
 from . import forks as forks  # a fit or a prediction in a forked process must not hang
-from .memory import Memory
+from .memory import Memory, room_on
 from .ranks import Ranks
 
 T = TypeVar("T")
@@ -28,6 +28,16 @@ class Compute:
     def processes(self) -> int:
         """Processes of this fit on this machine: each holds equations of its own."""
         return 1 if self.ranks is None else self.ranks.local_size
+
+    @property
+    def device_room(self) -> int | None:
+        """Bytes that are free on the device, if it has a memory of its own."""
+        return room_on(self.device)
+
+    @property
+    def room(self) -> int:
+        """Bytes that can still be allocated where the work is done."""
+        return self.memory.left if self.device_room is None else self.device_room
 
     def on_first(self, work: Callable[[], T]) -> T:
         """Result of `work`: computed here, or by the first rank and sent to all of them."""

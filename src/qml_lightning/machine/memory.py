@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from ..errors import InputError, ResourceError
 
 GIB = 1024**3
@@ -25,6 +27,17 @@ def available_memory() -> int:
     except OSError:
         pass  # not Linux, or no control group: keep the figure so far
     return max(free, 0)
+
+
+def room_on(device: torch.device | str) -> int | None:
+    """Bytes that are free on a device with a memory of its own; None: its memory is that of the host."""
+    device = torch.device(device)
+    on = torch.get_device_module(device)
+    if not hasattr(on, "mem_get_info"):
+        return None
+    free, _ = on.mem_get_info(device)
+    # torch keeps what it has freed, and gives it out again
+    return int(free + on.memory_reserved(device) - on.memory_allocated(device))
 
 
 def resident_memory() -> int:

@@ -12,12 +12,14 @@ from torch import Tensor
 
 from ..atoms.cells import check_cells
 from ..atoms.neighbours import Pairs, SkinnedPairs, element_indices, pairs_within
-from ..atoms.structures import Structures, batches, structures_from_ase
+from ..atoms.structures import Structures, structures_from_ase
 from ..errors import InputError
 from ..kernels import WholePath
 from ..machine.display import facts_html, one_line
+from ..machine.sums import add_rows
 from .basis import ReadyBasis
 from .committee import NO_COMMITTEE
+from .portions import portions
 from .surroundings import LocalModel, Surroundings
 
 if TYPE_CHECKING:
@@ -61,6 +63,11 @@ class Prediction:
             "forces": "" if forces is None or not n else f"up to {float(forces.norm(dim=1).max()):.3g} eV/Å",
             "stress": "" if self.stress is None else "stress",
         }
+
+    def on_host(self) -> Prediction:
+        """Prediction on the CPU: here the host waits for the device."""
+        found = {one.name: getattr(self, one.name) for one in fields(self)}
+        return replace(self, **{name: value.cpu() for name, value in found.items() if value is not None})
 
     @classmethod
     def joined(cls, parts: Sequence[Prediction]) -> Prediction:
@@ -136,9 +143,9 @@ class Predictor:
         if self.skin > 0:
             return self.predict_pairs(structures, self._kept_pairs(structures), **wanted)
         parts = []
-        for index in batches(structures.counts, ATOMS_AT_ONCE):
+        for index in portions(self.basis, structures, ATOMS_AT_ONCE):
             part = structures if len(index) == len(structures) else structures.select(index)
-            pairs = pairs_within(part, self.cutoff, self.basis.elements)
+            pairs = pairs_within(part, self.cutoff, self.basis.elements, self.basis.device)
             self._lists_made += 1
             parts.append(self.predict_pairs(part, pairs, **wanted))
         return Prediction.joined(parts)
@@ -168,9 +175,9 @@ class Predictor:
         """Structures and the surroundings of their atoms, portion by portion."""
         if not isinstance(structures, Structures):
             structures = structures_from_ase(structures)
-        for index in batches(structures.counts, ATOMS_AT_ONCE):
+        for index in portions(self.basis, structures, ATOMS_AT_ONCE, more=8 * self.basis.maps[0].n_features):
             part = structures.select(index)
-            pairs = pairs_within(part, self.cutoff, self.basis.elements)
+            pairs = pairs_within(part, self.cutoff, self.basis.elements, self.basis.device)
             element = element_indices(part.numbers, self.basis.elements)
             yield part, Surroundings.of(self.basis, element, pairs.segments, pairs.vector)
 
@@ -221,7 +228,7 @@ class Predictor:
 
     def _kept_pairs(self, structures: Structures) -> Pairs:
         if self._pairs is None or not self._pairs.serve(structures):
-            self._pairs = SkinnedPairs.of(structures, self.cutoff, self.skin, self.basis.elements)
+            self._pairs = SkinnedPairs.of(structures, self.cutoff, self.skin, self.basis.elements, self.basis.device)
             self._lists_made += 1
         return self._pairs.now(structures)
 
@@ -229,7 +236,8 @@ class Predictor:
         self, structures: Structures, pairs: Pairs, *, forces: bool, stress: bool, uncertainty: bool = False
     ) -> Prediction:
         """Prediction from pairs that are known already: molecular dynamics uses them again."""
-        element, seen, close = element_indices(structures.numbers, self.basis.elements), pairs.vector, None
+        listed, here = element_indices(structures.numbers, self.basis.elements), structures.to(self.basis.device)
+        element, seen, close = listed.to(self.basis.device), pairs.vector, None
         if (repulsion := self.potential.repulsion) is not None:
             close = repulsion.close(element[pairs.centre], element[pairs.neighbour], pairs.vector)
             seen = seen if close is None else close.held_apart(seen)
@@ -237,37 +245,37 @@ class Predictor:
         n_forces = 0 if committee is None or not forces else committee.force_members
         locals_ = [self._local, *(self._members if uncertainty else ())]
         n_gradients = 1 + n_forces if forces or stress else 0
-        (energy, *of_members), gradients = self._learnt(element, pairs.segments, seen, locals_, n_gradients)
-        atom_energies = energy + self.potential.baseline.per_atom(structures)
+        (energy, *of_members), gradients = self._learnt(listed, pairs.segments, seen, locals_, n_gradients)
+        atom_energies = energy + self.potential.baseline.per_atom(structures).to(self.basis.device)
         if close is not None:
-            atom_energies.index_add_(0, pairs.centre[close.which], close.energy)
-        energies = torch.zeros(len(structures), dtype=torch.float64)
-        energies.index_add_(0, structures.structure_of_atom, atom_energies)
+            add_rows(atom_energies, pairs.centre[close.which], close.energy)
+        energies = add_rows(atom_energies.new_zeros(len(structures)), here.structure_of_atom, atom_energies)
         made = Prediction(energies, atom_energies)
         if gradients:
             gradient = gradients[0] if close is None else close.gradient(gradients[0])
             made = replace(
                 made,
-                forces=forces_from(structures, pairs, gradient) if forces else None,
-                stress=stress_from(structures, pairs, gradient) if stress else None,
+                forces=forces_from(here, pairs, gradient) if forces else None,
+                stress=stress_from(here, pairs, gradient) if stress else None,
             )
+        made = made.on_host()
         if committee is None:
             return made
         more = gradients[1:] if close is None else [close.seen_gradient(gradient) for gradient in gradients[1:]]
-        of_forces = torch.stack([forces_from(structures, pairs, gradient) for gradient in more]) if forces else None
-        return self._uncertain(made, structures, torch.stack(of_members), of_forces)
+        of_forces = torch.stack([forces_from(here, pairs, gradient) for gradient in more]).cpu() if forces else None
+        return self._uncertain(made, structures, torch.stack(of_members).cpu(), of_forces)
 
     def _learnt(
         self, element: Tensor, segments: Tensor, vectors: Tensor, models: Sequence[LocalModel], n_gradients: int
     ) -> tuple[list[Tensor], list[Tensor]]:
-        """Energies of atoms by each model, and gradients by the pair vectors of the first ones, float64 on the CPU.
+        """Energies of atoms by each model, and gradients by the pair vectors of the first ones, in float64.
 
-        Everything goes to the device at the beginning and comes back at the end.
+        `element` is on the host, where the atoms of each one are found; the rest is on the device, and stays there.
         """
         around = Surroundings.of(self.basis, element, segments, vectors)
         found = [around.values(local) for local in models]
         gradients = [around.pulled_back(slope) for _, slope in found[:n_gradients]]
-        return [energy.cpu() for energy, _ in found], [gradient.cpu() for gradient in gradients]
+        return [energy for energy, _ in found], gradients
 
 
 def _made_ready(potential: Model, device: str, precision: Precision, kernels: str, skin: float) -> Predictor:
@@ -276,13 +284,13 @@ def _made_ready(potential: Model, device: str, precision: Precision, kernels: st
 
 def forces_from(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tensor:
     """Forces from the gradient of the energy by the pair vectors, (atoms, 3)."""
-    out = torch.zeros(structures.n_atoms, 3, dtype=torch.float64)
-    return out.index_add_(0, pairs.centre, gradient).index_add_(0, pairs.neighbour, gradient, alpha=-1)
+    out = add_rows(gradient.new_zeros(structures.n_atoms, 3), pairs.centre, gradient)
+    return add_rows(out, pairs.neighbour, -gradient)
 
 
 def stress_from(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tensor:
     """Derivative of the energy by strain over the volume, symmetric, (structures, 3, 3)."""
     outer = pairs.vector[:, :, None] * gradient[:, None, :]
-    virial = torch.zeros(len(structures), 3, 3, dtype=torch.float64)
-    virial.index_add_(0, structures.structure_of_atom[pairs.centre], outer)
+    owner = structures.structure_of_atom[pairs.centre]
+    virial = add_rows(gradient.new_zeros(len(structures), 3, 3), owner, outer)
     return 0.5 * (virial + virial.transpose(1, 2)) / structures.volumes[:, None, None]

@@ -39,7 +39,8 @@ class SolverSettings:
     # "direct" needs 8 bytes · N_F² of memory; "iterative" does not, and is faster with many features and force rows;
     # "automatic" leaves the decision to the plan of the fit (training/plan.py)
     method: Literal["automatic", "direct", "iterative"] = "automatic"
-    # sums of a Gram matrix: "compensated" is for devices with slow float64; None: the better one for the device
+    # sums of a Gram matrix, or of a step of the iteration: "compensated" (slices or pairs of float32) is for devices
+    # with slow float64; None: the better one for the device
     accumulation: Accumulation | None = None
     preconditioner_features: int = 8192  # weights of the small direct model that preconditions the iteration
     held_out: float = 0.03  # fraction of the structures held out for early stopping
@@ -119,9 +120,12 @@ class Recipe:
                 f'The accumulation is "float64" or "compensated", or None for what suits the device, '
                 f"got {self.solver.accumulation!r}."
             )
-        if self.solver.accumulation == "compensated" and self.solver.method == "iterative":
-            raise InputError("The iterative solver needs float64 throughout. Leave out the compensated accumulation.")
         check_weights(self.energy_weight, self.force_weight, self.stress_weight)
+
+    @property
+    def pairs_serve(self) -> bool:
+        """Whether sums of an iteration can be pairs of float32."""
+        return self.precision == "float32" and self.features.method == "sorf"
 
     def as_dict(self) -> dict[str, Any]:
         """All fields, for a JSON header."""

@@ -93,12 +93,13 @@ class Repulsion:
 
     def close(self, centre: Tensor, neighbour: Tensor, vectors: Tensor) -> ClosePairs | None:
         """Pairs that are too close, None if none; centres and neighbours are given as places in `elements`."""
-        which = (vectors.square().sum(1) < self.outer[centre, neighbour] ** 2).nonzero()[:, 0]
+        outermost, innermost = self.outer.to(vectors.device), self.inner.to(vectors.device)
+        which = (vectors.square().sum(1) < outermost[centre, neighbour] ** 2).nonzero()[:, 0]
         if not len(which):
             return None
         i, j, vector = centre[which], neighbour[which], vectors[which]
-        r, outer = vector.norm(dim=1), self.outer[i, j]
-        width = outer - self.inner[i, j]
+        r, outer = vector.norm(dim=1), outermost[i, j]
+        width = outer - innermost[i, j]
         w = ((outer - r) / width).clamp(max=1.0)
         step, step_slope = w**3 * (10 - 15 * w + 6 * w**2), -30 * w**2 * (1 - w) ** 2 / width
         seen = outer - width * (w - w**4 * (2.5 - 3 * w + w**2))
@@ -108,7 +109,7 @@ class Repulsion:
 
     def _screened(self, i: Tensor, j: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
         """ZBL repulsion of nuclei in eV and its derivative by the distance."""
-        z = torch.tensor(self.elements, dtype=torch.float64)
+        z = torch.tensor(self.elements, dtype=torch.float64, device=r.device)
         length = SCREENING / (z[i] ** 0.23 + z[j] ** 0.23)
         terms = [weight * torch.exp(-decay * r / length) for weight, decay in zip(WEIGHTS, DECAYS, strict=True)]
         screened = torch.stack(terms).sum(0)

@@ -124,7 +124,8 @@ def _solver(solution: dict[str, Any]) -> str:
         return f"direct{summed}, equations by {solution['ranks']['size']} ranks"
     if solution.get("solver") != "iterative":
         return str(solution.get("solver", "")) + summed
-    return f"iterative, {len(solution.get('history', []))} steps: {solution.get('converged', '')}"
+    paired = ", sums in pairs of float32" if summed else ""
+    return f"iterative{paired}, {len(solution.get('history', []))} steps: {solution.get('converged', '')}"
 
 
 def seconds_words(seconds: float) -> str:

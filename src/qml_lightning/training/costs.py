@@ -13,7 +13,7 @@ import torch
 from ..atoms.neighbours import pairs_within
 from ..linear.krylov import WINDOW
 from ..linear.normal_equations import BUFFER_BYTES
-from ..machine.memory import Memory
+from ..machine.compute import Compute
 from ..model.recipe import Recipe
 from .problem import VOIGT, Problem
 from .rows import BATCH_NUMBERS
@@ -78,9 +78,10 @@ def _small_weights(problem: Problem, recipe: Recipe) -> int:
     return recipe.small_features(n_elements) * recipe.features.weights_of_each(n_elements)
 
 
-def batch_limit(n_weights: int, problem: Problem, memory: Memory) -> int | None:
-    """Numbers of a batch of rows if memory is limited; None: as many as run fastest."""
-    return None if memory.limit is None else batch_numbers(n_weights, problem, memory.left)
+def batch_limit(n_weights: int, problem: Problem, compute: Compute) -> int | None:
+    """Numbers of a batch of rows if memory is limited, as that of a GPU always is; None: as many as run fastest."""
+    unlimited = compute.memory.limit is None and compute.device_room is None
+    return None if unlimited else batch_numbers(n_weights, problem, compute.room)
 
 
 def pairs_of_a_structure(problem: Problem, recipe: Recipe) -> float:

@@ -10,8 +10,10 @@ import torch
 from torch import Tensor
 
 from ..atoms.neighbours import Pairs, element_indices, pairs_within
-from ..atoms.structures import Structures, batches
+from ..atoms.structures import Structures
+from ..machine.sums import add_rows
 from ..model.basis import ReadyBasis
+from ..model.portions import portions
 from ..model.projection import atoms_of_elements, project
 from ..model.properties import arms
 from .problem import VOIGT
@@ -67,10 +69,10 @@ class Environments:
 
 def environments(basis: ReadyBasis, structures: Structures, kinds: Collection[str] = ()) -> Environments:
     """Projected environments of all atoms, with tangents for the rows of "forces" and "stress" if `kinds` has them."""
-    pairs = pairs_within(structures, basis.arguments.cutoff, basis.elements)
+    pairs = pairs_within(structures, basis.arguments.cutoff, basis.elements, basis.device)
     listed = element_indices(structures.numbers, basis.elements)
     element, atoms = listed.to(basis.device), atoms_of_elements(listed, len(basis.elements), basis.device)
-    segments, vectors = pairs.segments.to(basis.device), basis.like(pairs.vector)
+    segments, vectors = pairs.segments, basis.like(pairs.vector)
     values = basis.kernels.environments(basis.arguments, structures.n_atoms, segments, vectors)
     tangents = {}
     if "forces" in kinds or "stress" in kinds:
@@ -101,16 +103,16 @@ def _force_tangents(pairs: Pairs, jacobian: Tensor, n_atoms: int) -> Tangents:
     # the tangent of (centre, atom) has the key centre · n + atom
     other = (pairs.neighbour != pairs.centre).nonzero()[:, 0]
     keys = pairs.centre[other] * n_atoms + pairs.neighbour[other]
-    own = torch.arange(n_atoms) * (n_atoms + 1)
+    own = torch.arange(n_atoms, device=keys.device) * (n_atoms + 1)
     unique, position = torch.cat([keys, own]).unique(return_inverse=True)
-    device = jacobian.device
-    moving = jacobian[other.to(device)]
+    moving = jacobian[other]
     vector = jacobian.new_zeros(len(unique), 3, jacobian.shape[2])
-    vector.index_add_(0, position[: len(other)].to(device), moving, alpha=-1)
-    vector.index_add_(0, position[len(other) :][pairs.centre[other]].to(device), moving)
-    owner, atom = unique // n_atoms, unique % n_atoms
-    row = atom[:, None] * 3 + torch.arange(3)
-    sent = owner.repeat_interleave(3), row.flatten()
+    add_rows(vector, position[len(other) :][pairs.centre[other]], moving)
+    add_rows(vector, position[: len(other)], moving.neg_())
+    listed = unique.cpu()  # the host chooses among rows by these
+    row = listed[:, None] % n_atoms * 3 + torch.arange(3)
+    sent = (listed // n_atoms).repeat_interleave(3), row.flatten()
+    device = jacobian.device
     return Tangents(vector.flatten(0, 1), sent[0].to(device), sent[1].to(device), 3 * n_atoms, sent)
 
 
@@ -119,7 +121,7 @@ def _virial_tangents(pairs: Pairs, vectors: Tensor, jacobian: Tensor, structures
     n = structures.n_atoms
     strain = torch.stack([0.5 * (vectors[:, a, None] * jacobian[:, b] + vectors[:, b, None] * jacobian[:, a])
                           for a, b in VOIGT], 1)  # fmt: skip
-    vector = jacobian.new_zeros(n, 6, jacobian.shape[2]).index_add_(0, pairs.centre.to(jacobian.device), strain)
+    vector = add_rows(jacobian.new_zeros(n, 6, jacobian.shape[2]), pairs.centre, strain)
     row = (structures.structure_of_atom[:, None] * 6 + torch.arange(6)).flatten()
     owner, device = torch.arange(n).repeat_interleave(6), jacobian.device
     return Tangents(vector.flatten(0, 1), owner.to(device), row.to(device), 6 * len(structures), (owner, row))
@@ -130,7 +132,7 @@ def all_environments(basis: ReadyBasis, structures: Structures, kinds: Collectio
     rho, element, structure = [], [], []
     moving: dict[str, list[Tangents]] = defaultdict(list)
     first_atom = 0
-    for index in batches(structures.counts, ATOMS_AT_ONCE):
+    for index in portions(basis, structures, ATOMS_AT_ONCE, tangents=bool(set(kinds) - {"energies"})):
         at, first = environments(basis, structures.select(index), kinds), int(index[0])
         rho.append(at.rho)
         element.append(at.element)

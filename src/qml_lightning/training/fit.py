@@ -48,7 +48,7 @@ def fit(
     if basis is None:
         basis = compute.on_first(lambda: Basis.draw(problem.structures, chosen.recipe))
     basis = basis.with_recipe(chosen.recipe)
-    fitted = SOLVERS[plan.solver](Task(problem, basis, chosen, compute, keep, checkpoint, tell))
+    fitted = SOLVERS[plan.solver](Task(problem, basis, chosen, compute, keep, checkpoint, tell, plan.on_host))
     provenance = Provenance.here(
         data=problem.source,
         structures=len(problem.structures),

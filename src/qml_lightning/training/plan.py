@@ -10,12 +10,13 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from ..errors import InputError
+from ..linear.compensated import accumulation_and_reason
 from ..machine.compute import Compute
 from ..machine.memory import GIB, short_of_memory
 from ..model.recipe import Automatic, Recipe
 from .costs import (
     BYTES_IN_FLIGHT,
-    batch_numbers,
+    batch_limit,
     direct_memory,
     direct_operations,
     disk_bytes,
@@ -24,6 +25,7 @@ from .costs import (
 )
 from .keep import Keep
 from .problem import Problem
+from .row_operator import summation
 
 SolverName = Literal["direct", "disk", "iterative"]
 
@@ -35,7 +37,7 @@ SAVES = 1.5
 EXCLUDES: dict[tuple[SolverName, str], str] = {
     ("iterative", "kept equations"): "it forms no equations",
     ("iterative", "several ranks"): "it runs in one process",
-    ("iterative", "compensated accumulation"): "it needs float64 throughout",
+    ("iterative", "compensated sums of float64, RFF or ORF"): "pairs of float32 need precision float32 and SORF",
     ("disk", "kept equations"): "the factor overwrites the matrix",
     ("disk", "a committee"): "its members are drawn with the factor in memory",
     ("disk", "several ranks"): "the matrix belongs to one process",
@@ -64,6 +66,8 @@ class Plan:
     costs: dict[str, Cost]  # by solver
     excluded: dict[str, str]  # by solver: why it cannot be used
     remark: str = ""  # for people, such as that there are no checkpoints
+    on_host: bool = False  # the host keeps the equations: they do not fit into the device
+    sums: str = ""  # how products are added up, and why
     own_weights: bool = False  # each element gets weights of its own, though the recipe to begin with shares them
 
     @property
@@ -83,6 +87,8 @@ def wanted_of(recipe: Recipe, compute: Compute, keep: Keep) -> dict[str, bool]:
         "a committee": keep.committee > 0,
         "several ranks": compute.ranks is not None,
         "compensated accumulation": recipe.solver.accumulation == "compensated",
+        "compensated sums of float64, RFF or ORF": recipe.solver.accumulation == "compensated"
+        and not recipe.pairs_serve,
     }
 
 
@@ -117,28 +123,33 @@ def _plan_of(problem: Problem, recipe: Recipe, compute: Compute | None, keep: Ke
     """
     compute, keep = compute or Compute(), keep or Keep()
     refuse_impossible(recipe, compute, keep)
-    n_weights, free = recipe.features.n_weights(len(problem.elements)), compute.memory.left
+    n_weights, free = recipe.features.n_weights(len(problem.elements)), compute.room
     costs = _costs(problem, recipe, compute, n_weights)
     wanted, method = wanted_of(recipe, compute, keep), recipe.solver.method
     excluded = {name: why for name in costs if (why := _exclusion(name, wanted))}
-    limited = " within the limit" if compute.memory.limit is not None else ""
+    own = compute.device_room is not None  # the device has a memory of its own
+    memory = "the memory of the device" if own else f"memory{' within the limit' if compute.memory.limit else ''}"
 
-    def planned(solver: SolverName, reason: str, remark: str = "") -> Plan:
-        return Plan(solver, reason, n_weights, problem.rows, costs, excluded, remark)  # type: ignore[arg-type]
+    def planned(solver: SolverName, reason: str, remark: str = "", on_host: bool = False) -> Plan:
+        sums = _sums(solver, recipe, compute)
+        return Plan(solver, reason, n_weights, problem.rows, costs, excluded, remark, on_host, sums)  # type: ignore[arg-type]
 
     if method == "iterative":
-        if (needed := costs["iterative"].memory) > free and compute.memory.limit is not None:
+        if (needed := costs["iterative"].memory) > free and (own or compute.memory.limit is not None):
             raise short_of_memory(needed, free, "The iterative solver", "Use fewer structures, or a higher limit.")
         return planned("iterative", "the recipe asks for it")
     saved = costs["direct"].operations / costs["iterative"].operations
     if method == "automatic" and "iterative" not in excluded and saved > SAVES and costs["iterative"].memory <= free:
         return planned("iterative", f"it takes {saved:.1f} times fewer operations than the direct solver")
     if costs["direct"].memory <= free:
-        return planned("direct", f"its equations fit in memory{limited}")
+        return planned("direct", f"its equations fit in {memory}")
+    size = f"{costs['direct'].memory / GIB:.2f} GiB"
+    if own and _on_host(problem, n_weights, compute) <= compute.memory.left:
+        reason = f"equations of {size} do not fit in {memory}, {free / GIB:.2f} GiB, and the host keeps their tiles"
+        return planned("direct", reason, on_host=True)
     if "disk" not in excluded:
-        size = f"{costs['direct'].memory / GIB:.2f} GiB"
         remark = "" if keep.checkpoint is None else NO_CHECKPOINT
-        return planned("disk", f"equations of {size} do not fit in memory{limited}", remark)
+        return planned("disk", f"equations of {size} do not fit in {memory}", remark)
     raise short_of_memory(
         costs["direct"].memory,
         free,
@@ -149,14 +160,32 @@ def _plan_of(problem: Problem, recipe: Recipe, compute: Compute | None, keep: Ke
 
 
 def _costs(problem: Problem, recipe: Recipe, compute: Compute, n_weights: int) -> dict[SolverName, Cost]:
-    rows, n_rows, limit = list(problem.rows.values()), problem.n_rows, compute.memory.limit
-    in_flight = 0 if limit is None else BYTES_IN_FLIGHT * batch_numbers(n_weights, problem, compute.memory.left)
+    rows, n_rows = list(problem.rows.values()), problem.n_rows
+    in_flight = BYTES_IN_FLIGHT * (batch_limit(n_weights, problem, compute) or 0)
+    processes = compute.processes if compute.device_room is None else 1  # each has a device of its own
     operations = direct_operations(n_rows, n_weights)
     return {
-        "direct": Cost(operations, direct_memory(rows, n_weights, compute.processes) + in_flight),
+        "direct": Cost(operations, direct_memory(rows, n_weights, processes) + in_flight),
         "disk": Cost(operations, compute.memory.left, disk_bytes(n_rows, n_weights)),
         "iterative": Cost(iteration_operations(problem, recipe), iteration_memory(problem, recipe)),
     }
+
+
+def _sums(solver: SolverName, recipe: Recipe, compute: Compute) -> str:
+    """How products are added up, and why, in words."""
+    if solver == "disk":
+        return "float64"
+    if solver == "iterative":
+        how, reason = summation(recipe, compute.device)
+    else:
+        how, reason = accumulation_and_reason(compute.device, recipe.solver.accumulation)
+    words = {"float64": "float64", "compensated": "pairs of float32" if solver == "iterative" else "slices of float32"}
+    return f"{words[how]}: {reason}"
+
+
+def _on_host(problem: Problem, n_weights: int, compute: Compute) -> int:
+    """Bytes of the host that keeps the equations of a device."""
+    return direct_memory(list(problem.rows.values()), n_weights, compute.processes)
 
 
 def _exclusion(solver: SolverName, wanted: dict[str, bool]) -> str:

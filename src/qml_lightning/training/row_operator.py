@@ -8,7 +8,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from ..kernels import Sums, sums_in_pairs
+from ..linear.compensated import Accumulation, accumulation_and_reason
 from ..linear.preconditioner import Parted
+from ..machine.sums import add_rows
 from ..model.basis import ReadyBasis
 from ..model.recipe import Recipe
 from .environments import Environments, all_environments
@@ -23,13 +26,15 @@ class MatrixFreeRows:
     Z w is a prediction: per-atom energies and slopes, then tangents · slopes.
     Zᵀ v is a directional derivative: tangents added up with the residuals, then one moment of the features.
     Memory: environments and tangents, but no (rows, weights) array. Environments, tangents and angles are in the
-    precision of the basis and the same numbers each time; all products and sums with them are float64.
+    precision of the basis and the same numbers each time; all products and sums with them are float64, or pairs of
+    float32 if `sums` are such.
     """
 
     basis: ReadyBasis
     at: Environments
     kinds: tuple[str, ...]
     factor: Tensor  # (rows,) weight of each row, 0 where its label is not known
+    sums: Sums  # functions that multiply and add up
 
     @property
     def n_columns(self) -> int:
@@ -49,17 +54,17 @@ class MatrixFreeRows:
         energy = torch.zeros(len(at.rho), dtype=torch.float64, device=basis.device)
         slope = torch.zeros_like(at.rho, dtype=torch.float64)
         for e, (atoms, rho) in enumerate(zip(self._atoms_by_element, self._rho_by_element, strict=True)):
-            energy[atoms], slope[atoms] = basis.kernels.energy_and_slope(basis.maps[e], rho, weights[basis.columns(e)])
+            energy[atoms], slope[atoms] = self.sums.energy_and_slope(basis.maps[e], rho, weights[basis.columns(e)])
         parts = []
         for kind in self.kinds:
             if kind == "energies":
                 total = torch.zeros(at.n_structures, dtype=torch.float64, device=basis.device)
-                parts.append(total.index_add_(0, at.structure, energy))
+                parts.append(add_rows(total, at.structure, energy))
             else:
                 moving = at.tangents[kind]
-                products = basis.kernels.tangent_products(moving.vector, moving.owner, slope)
+                products = self.sums.tangent_products(moving.vector, moving.owner, slope)
                 total = torch.zeros(moving.n_rows, dtype=torch.float64, device=basis.device)
-                parts.append(total.index_add_(0, moving.row, products))
+                parts.append(add_rows(total, moving.row, products))
         return torch.cat(parts) * self.factor
 
     def transposed_times(self, residual: Tensor) -> Tensor:
@@ -71,10 +76,10 @@ class MatrixFreeRows:
         for kind, moving in at.tangents.items():
             assert moves is not None
             by = parts[kind][moving.row]
-            moves += basis.kernels.tangent_sums(moving.vector, moving.owner, by, len(at.rho), torch.float64)
+            moves += self.sums.tangent_sums(moving.vector, moving.owner, by, len(at.rho), torch.float64)
         out = torch.zeros(self.n_columns, dtype=torch.float64, device=basis.device)
         for e, (atoms, rho) in enumerate(zip(self._atoms_by_element, self._rho_by_element, strict=True)):
-            out[basis.columns(e)] += basis.kernels.feature_moment(
+            out[basis.columns(e)] += self.sums.feature_moment(
                 basis.maps[e],
                 rho,
                 None if coefficients is None else coefficients[atoms].contiguous(),
@@ -107,6 +112,14 @@ class MatrixFreeRows:
         return part
 
 
+def summation(recipe: Recipe, device: torch.device | str) -> tuple[Accumulation, str]:
+    """Sums of an iteration on a device: "float64", or "compensated" in pairs of float32; and the reason in words."""
+    how, reason = accumulation_and_reason(device, recipe.solver.accumulation)
+    if how == "compensated" and not recipe.pairs_serve:
+        return "float64", f"{reason}, but pairs of float32 need precision float32 and the features sorf"
+    return how, reason
+
+
 def matrix_free(basis: ReadyBasis, problem: Problem, recipe: Recipe) -> tuple[MatrixFreeRows, Tensor]:
     """Rows of all labels as an operator, and their targets with the same factors, (rows,)."""
     factors, values = [], []
@@ -117,5 +130,7 @@ def matrix_free(basis: ReadyBasis, problem: Problem, recipe: Recipe) -> tuple[Ma
         factors.append(torch.where(known, factor, 0.0))
         values.append(torch.where(known, y * factor, 0.0))
     at = all_environments(basis, problem.structures, problem.targets)
-    rows = MatrixFreeRows(basis, at, tuple(problem.targets), torch.cat(factors).to(basis.device))
+    how, _ = summation(recipe, basis.device)
+    sums = sums_in_pairs(basis.kernels) if how == "compensated" else basis.kernels
+    rows = MatrixFreeRows(basis, at, tuple(problem.targets), torch.cat(factors).to(basis.device), sums)
     return rows, torch.cat(values).to(basis.device)

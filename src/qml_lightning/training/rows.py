@@ -171,13 +171,21 @@ def write_rows(
                 z = place.room(len(left))
                 here, left = left[: len(z)], left[len(z) :]
                 assert len(here) or not len(left), "rows came that no room was made for"
-                rows_of_kind(basis, at, kind, here, z, wide=how.wide)
+                written = _written(z, basis)
+                rows_of_kind(basis, at, kind, here, written, wide=how.wide)
                 if bool((factor != 1).any()):
-                    z *= factor[here].to(z)[:, None]
+                    written *= factor[here].to(written)[:, None]
+                if written is not z:
+                    z.copy_(written)
                 place.take(scaled[here].to(z))
                 whole = kind == tuple(targets)[-1] and not len(left)
                 done = int(index[-1]) + 1 if whole else int(index[0])
                 yield done
+
+
+def _written(place: Tensor, basis: ReadyBasis) -> Tensor:
+    """Memory where the kernels write rows for `place`: itself, or a copy if the host keeps what a device writes."""
+    return place if place.device == basis.device else torch.empty_like(place, device=basis.device)
 
 
 def _row_batches(basis: ReadyBasis, problem: Targets, how: Pass) -> Iterator[Tensor]:

@@ -68,7 +68,7 @@ def _add_up(equations: Gram, ranks: Ranks) -> int:
     """Sum the lower triangles and moments of all ranks on the first one, in bounded messages; bytes sent."""
     gram, sent = equations.gram, 0
     for _, _, tile in lower_tiles(gram, max(1, min(MESSAGE_ROWS, MESSAGE_BYTES // (8 * len(gram))))):
-        part = tile.contiguous()
+        part = tile.to(ranks.device).contiguous()  # equations that are kept by the host, too
         dist.reduce(part, 0)
         if ranks.rank == 0:
             tile.copy_(part)
@@ -83,7 +83,7 @@ def _add_up(equations: Gram, ranks: Ranks) -> int:
 
 def _collect(equations: Rows, ranks: Ranks) -> int:
     """Collect the rows of all ranks on the first one, in the order of the ranks, in bounded messages; bytes sent."""
-    n = torch.tensor([equations.n], device=equations.rows.device)
+    n = torch.tensor([equations.n], device=ranks.device)
     numbers = [torch.zeros_like(n) for _ in range(ranks.size)]
     dist.all_gather(numbers, n)
     step, sent = max(1, MESSAGE_BYTES // (8 * equations.n_columns)), 0
@@ -92,11 +92,13 @@ def _collect(equations: Rows, ranks: Ranks) -> int:
             at = slice(first, min(first + step, int(numbers[rank])))
             if ranks.rank == rank:
                 for part in (equations.rows[at], equations.targets[at]):
-                    dist.send(part, 0)
+                    dist.send(part.to(ranks.device), 0)
                     sent += part.nbytes
             elif ranks.rank == 0:
                 here = slice(equations.n, equations.n + at.stop - at.start)
-                dist.recv(equations.rows[here], rank)
-                dist.recv(equations.targets[here], rank)
+                for part in (equations.rows[here], equations.targets[here]):
+                    received = part.to(ranks.device)
+                    dist.recv(received, rank)
+                    part.copy_(received)
                 equations.n = here.stop
     return sent

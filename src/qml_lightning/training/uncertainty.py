@@ -65,7 +65,7 @@ def committee_of_direct(
     committee, small = draw_committee(gram, recipe.ridge, n, n_few, recipe.seed)
     index = _calibrating(problem, recipe.seed)
     part = problem.select(index)
-    rows, targets = _rows_of(basis, part, recipe)
+    rows, targets = (one.to(factor.device) for one in _rows_of(basis, part, recipe))
     groups = _groups(part)
     variance = left_out_variances(small, more**0.5 * rows[:, columns], groups)
     if solution.dual is None:

@@ -53,7 +53,7 @@ def linear_transposed(f: FeatureMap, y: Tensor, first: int = 0, last: int | None
     return x.sum(1)
 
 
-def _tiles(f: FeatureMap, n: int = 1) -> Iterator[tuple[int, int]]:
+def tiles(f: FeatureMap, n: int = 1) -> Iterator[tuple[int, int]]:
     """Runs of frequencies, for `n` vectors at once."""
     step = max(f.rank, min(FEATURE_TILE, TILE_NUMBERS // max(1, n)) // f.rank * f.rank)
     for first in range(0, f.n_frequencies, step):
@@ -68,7 +68,7 @@ def features(f: FeatureMap, x: Tensor) -> Tensor:
 
 def energy_rows(f: FeatureMap, x: Tensor, row: Tensor, out: Tensor) -> None:
     """out[row] += features of each x, in float64: x (atoms, rank), out (rows, n_features)."""
-    for first, last in _tiles(f, len(x)):
+    for first, last in tiles(f, len(x)):
         u = linear(f, x, first, last) + f.phases[first:last]
         for part, values in zip(_parts(f, out), (u.cos(), u.sin()), strict=False):
             part[:, first:last].index_add_(0, row, values.double(), alpha=f.amplitude)
@@ -80,7 +80,7 @@ def force_rows(f: FeatureMap, x: Tensor, tangents: Tensor, owner: Tensor, row: T
     x (atoms, rank), tangents (n, rank), out (rows, n_features). Tangents may be float64 where x is float32: sines and
     cosines are then those of float32, products and sums float64.
     """
-    for first, last in _tiles(f, len(tangents)):
+    for first, last in tiles(f, len(tangents)):
         u = linear(f, x, first, last) + f.phases[first:last]
         along = linear(f, tangents, first, last).mul_(f.amplitude)
         for part, slopes in zip(_parts(f, out), (-u.sin(), u.cos()), strict=False):
@@ -102,7 +102,7 @@ def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor,
     slope = torch.zeros_like(x, dtype=weights.dtype)
     cos_weights = weights[: f.n_frequencies]
     sin_weights = weights[f.n_frequencies :]
-    for first, last in _tiles(f):
+    for first, last in tiles(f):
         u = linear(f, x, first, last) + f.phases[first:last]
         cosine, sine = u.cos().to(weights), u.sin().to(weights)
         w = cos_weights[first:last]
@@ -122,7 +122,7 @@ def feature_moment(f: FeatureMap, x: Tensor, coefficients: Tensor | None, tangen
     a and t may be float64 where x is float32, as the weights there.
     """
     moment = torch.zeros(1 + f.paired, f.n_frequencies, dtype=torch.float64, device=x.device)
-    for first, last in _tiles(f):
+    for first, last in tiles(f):
         u = linear(f, x, first, last) + f.phases[first:last]
         cosine, sine = u.cos().double(), u.sin().double()
         parts = [cosine, sine] if f.paired else [cosine]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from typing import Any, NamedTuple
 
+import torch
 import triton
 from torch import Tensor
 from triton import language as tl
@@ -17,7 +18,7 @@ from ..contract import DensityArguments
 from ..harmonics import of_degree, paths, terms_of
 from .geometry import Pairs, direction_of, element_at
 from .harmonics import axis_of, harmonics, harmonics_along
-from .launch import constant, launch, padded
+from .launch import constant, launch, padded, registers
 
 WARPS = 2  # one thread for each of 64 channels
 
@@ -90,7 +91,9 @@ def arguments(p: DensityArguments) -> Density:
 
 def environments(p: DensityArguments, n_atoms: int, segments: Tensor, vectors: Tensor) -> Tensor:
     out = vectors.new_zeros(n_atoms, p.size)
-    launch(_values, (n_atoms,), arguments(p), segments.contiguous(), vectors.contiguous(), out, warps=WARPS)
+    given = segments.contiguous(), vectors.contiguous(), out
+    most = registers(168, vectors.dtype == torch.float64)
+    launch(_values, (n_atoms,), arguments(p), *given, warps=WARPS, **most)
     return out
 
 

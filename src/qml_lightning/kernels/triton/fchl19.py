@@ -13,7 +13,7 @@ from triton import language as tl
 
 from ..contract import FCHL19Arguments
 from .geometry import Pairs, centres_of_pairs, direction_of, dot3, element_at, vector_at
-from .launch import launch
+from .launch import launch, registers
 from .triple import FCHL19, angular_functions, radial3, triple, two_body
 from .triple import arguments as fields
 
@@ -51,7 +51,8 @@ def prepared(p: FCHL19Arguments, segments: Tensor, vectors: Tensor) -> None:
 def dense_jacobian(p: FCHL19Arguments, pairs: Pairs, prepared: None, out: Tensor) -> None:
     """Derivatives by the vectors of some pairs, written to the zeros of `out`, (pairs, 3, size)."""
     given = pairs.segments, pairs.vectors, pairs.centres, out, pairs.first
-    launch(_jacobian, (len(out),), _arguments(p, pairs.vectors), *given, NEAR=NEIGHBOURS[out.dtype])
+    most = registers(144, out.dtype == torch.float32)
+    launch(_jacobian, (len(out),), _arguments(p, pairs.vectors), *given, **most, NEAR=NEIGHBOURS[out.dtype])
 
 
 @triton.jit

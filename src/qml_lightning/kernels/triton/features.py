@@ -20,7 +20,7 @@ from .angles import (
     n_tiles,
     sine_and_cosine_of,
 )
-from .launch import BUSY_PROGRAMS, divided, launch
+from .launch import BUSY_PROGRAMS, divided, launch, registers
 
 
 def shares(programs: int, work: int) -> int:
@@ -44,7 +44,8 @@ def _features(f, x, out, n, ATOMS: tl.constexpr):
 def features(f: FeatureMap, x: Tensor) -> Tensor:
     x, atoms = x.contiguous(), atoms_of_tile(f)
     out = x.new_empty(len(x), f.n_features)
-    launch(_features, (divided(len(x), atoms), n_tiles(f)), map_arguments(f), x, out, len(x), ATOMS=atoms)
+    most = registers(128, x.dtype == torch.float64)
+    launch(_features, (divided(len(x), atoms), n_tiles(f)), map_arguments(f), x, out, len(x), **most, ATOMS=atoms)
     return out
 
 
@@ -82,9 +83,7 @@ def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor,
     energy = x.new_empty(parts, len(x), dtype=torch.float64)
     slope = x.new_empty(parts, *x.shape, dtype=weights.dtype)
     arguments = map_arguments(f), x, weights.contiguous(), energy, slope, len(x)
-    # left to itself the compiler takes fewer registers in float32, and spills some numbers of the loop
-    most = {"maxnreg": 128} if narrow else {}
-    launch(_energy_and_slope, (tiles, parts), *arguments, **most, ATOMS=atoms)
+    launch(_energy_and_slope, (tiles, parts), *arguments, **registers(128, narrow), ATOMS=atoms)
     return energy.sum(0), slope.sum(0)
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 import triton
 from torch import Tensor
 from triton import language as tl
 
 from ..contract import RepresentationArguments
 from .geometry import Pairs, centres_of_pairs
-from .launch import divided, launch, padded
+from .launch import divided, launch, padded, registers
 
 # Numbers of dense rows in memory at once: they bound the memory, not the result.
 DENSE_NUMBERS = 2**25
@@ -56,5 +57,6 @@ def projected_jacobian(
         kind.dense_jacobian(p, Pairs(segments, vectors, centres, first), prepared, dense)
         given = dense, centre_element[centres], projections, part, 3 * len(part), (p.n_elements, p.size, rank)
         grid = divided(3 * len(part), ROWS), divided(rank, axes)
-        launch(_projected, grid, *given, warps=WARPS, ROWS=ROWS, AXES=axes)
+        most = registers(96, dense.dtype == torch.float32)
+        launch(_projected, grid, *given, warps=WARPS, **most, ROWS=ROWS, AXES=axes)
     return out

@@ -42,6 +42,14 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int = WAR
         kernel[grid](*arguments, **constants, num_warps=warps)
 
 
+def registers(most: int, wanted: bool = True) -> dict[str, int]:
+    """Option of a launch: registers of a thread, at most.
+
+    Left to itself the compiler takes fewer on some GPUs, to run more programs at once, and spills a few numbers.
+    """
+    return {"maxnreg": most} if wanted else {}
+
+
 def flat(arguments: tuple[Any, ...]) -> Iterator[Any]:
     """Arguments one by one, also those inside tuples."""
     for one in arguments:

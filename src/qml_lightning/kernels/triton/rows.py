@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import torch
 import triton
 from torch import Tensor
 from triton import language as tl
 
 from ..contract import FeatureMap
 from .angles import atoms_of_tile, linear, map_arguments, n_tiles, sine_and_cosine_of
-from .launch import launch
+from .launch import launch, registers
 from .runs import runs
 
 
@@ -54,4 +55,6 @@ def _add_rows(
     f: FeatureMap, x: Tensor, tangents: Tensor | None, owner: Tensor | None, row: Tensor, out: Tensor
 ) -> None:
     arguments = map_arguments(f), x.contiguous(), runs(row, len(out)), tangents, owner, out, out.stride(0)
-    launch(_rows, (len(out), n_tiles(f)), *arguments, ATOMS=atoms_of_tile(f))
+    wide = torch.float64 in (x.dtype, x.dtype if tangents is None else tangents.dtype)
+    most = registers(128, wide and (tangents is None or f.n_transforms > 0))  # dense tangents take more
+    launch(_rows, (len(out), n_tiles(f)), *arguments, **most, ATOMS=atoms_of_tile(f))

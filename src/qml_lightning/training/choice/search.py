@@ -54,7 +54,7 @@ def choose(
         return Chosen.given(automatic.start)
 
     tell("choosing", 0, rules.PLANNED_PASSES + 1)
-    at_once = batch_limit(plan.size.n_features, problem, compute.memory)
+    at_once = batch_limit(plan.size.n_features, problem, compute)
     trials = Trials(data, plan.validation, compute, at_once, tell)
     trend = _trend(trials, plan.size, replace(start, ridge=start.ridge * plan.growth**rules.RIDGE_POWER))
     float32_ridge = _float32_ridge(problem, start, trials.trial(plan.size, trend.recipe).errors)

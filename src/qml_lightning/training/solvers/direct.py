@@ -36,6 +36,9 @@ from ..shared_gather import gather_by_ranks
 from ..uncertainty import committee_of_direct
 from .task import Fitted, Task
 
+# Part of the free memory of a device in which rows wait for a product, if the host keeps the Gram matrix.
+WAITING_PART = 2
+
 
 def solve(task: Task) -> Fitted:
     """Gather the equations, keep them if that is wanted, and solve them."""
@@ -82,13 +85,17 @@ def _gathered(task: Task) -> tuple[Equations, dict[str, Any]]:
     """Equations of the whole problem, gathered from the start or from a checkpoint, and a report."""
     problem, compute, checkpoint = task.problem, task.compute, task.checkpoint
     assert checkpoint is None or isinstance(checkpoint, EquationsCheckpoint)
-    most = batch_limit(task.basis.n_weights, problem, compute.memory)
-    kept = None if checkpoint is None else checkpoint.read(problem, task.basis, compute.device)
+    most = batch_limit(task.basis.n_weights, problem, compute)
+    home = "cpu" if task.on_host else compute.device
+    kept = None if checkpoint is None else checkpoint.read(problem, task.basis, home)
     if kept is None:
-        equations, done = empty(problem, task.basis, task.chosen, device=compute.device), 0
+        equations, done = empty(problem, task.basis, task.chosen, device=home), 0
     else:
         equations, done = kept
         problem = replace(problem, baseline=equations.references.origin)
+    if task.on_host:
+        for gram in equations.grams:
+            gram.multiply_on(compute.device, compute.room // WAITING_PART // len(equations.grams))
     ready, how, report = task.basis.ready(compute), Pass(first=done, most=most), dict[str, Any](solver="direct")
     after = None if checkpoint is None else checkpoint.after
     if compute.ranks is None:

@@ -16,13 +16,14 @@ from ...linear.normal_equations import Gram
 from ...linear.preconditioner import GuidedBySmallModel
 from ...linear.ridge import Ridge, compared, next_ridge
 from ...linear.solution import Solution
+from ...machine.compute import Compute
 from ...machine.progress import Progress
 from ...model.basis import ReadyBasis
 from ...model.committee import Committee
 from ...model.recipe import Recipe
 from ..checkpoint import Restart, iteration_identity
 from ..problem import Problem
-from ..row_operator import MatrixFreeRows, matrix_free
+from ..row_operator import MatrixFreeRows, matrix_free, summation
 from ..rows import Pass, write_rows
 from ..uncertainty import committee_of_iteration
 from .task import Fitted, Task
@@ -30,7 +31,7 @@ from .task import Fitted, Task
 
 def solve(task: Task) -> Fitted:
     """Iterate from the start, or from a restart file, until the error on held-out structures falls no more."""
-    work = prepared(task.basis.ready(task.compute), task.problem, task.recipe, task.tell)
+    work = prepared(task.basis.ready(_machine(task)), task.problem, task.recipe, task.tell)
     before, keep, restart = None, None, task.checkpoint
     if isinstance(restart, Restart):
         identity = iteration_identity(task.basis, task.chosen, task.problem.fingerprints)
@@ -39,6 +40,17 @@ def solve(task: Task) -> Fitted:
     solution = work.solve(task.ridge, before, keep)
     committee = work.committee(task.keep.committee, solution) if task.keep.committee else None
     return Fitted(solution, task.problem.baseline, work.learn.rows, committee)
+
+
+def _machine(task: Task) -> Compute:
+    """The machine of a fit, with kernels that have sums in pairs if such are wanted.
+
+    The native ones have none, and rows of the preconditioner must have the very cosines of the products.
+    """
+    compute = task.compute
+    on_host = torch.device(compute.device).type == "cpu" and compute.kernels in (None, "native")
+    pairs = summation(task.recipe, compute.device)[0] == "compensated"
+    return replace(compute, kernels="reference") if pairs and on_host else compute
 
 
 @dataclass(frozen=True)
@@ -149,6 +161,7 @@ def prepared(basis: ReadyBasis, problem: Problem, recipe: Recipe, tell: Progress
         "solver": "iterative",
         "held_out_structures": n_held,
         "preconditioner_features": n_small,
+        "accumulation": summation(recipe, basis.device)[0],
         "shift": guided.shift,
     }
     held_out = HeldOut(held, *matrix_free(basis, held, recipe)) if n_held else None

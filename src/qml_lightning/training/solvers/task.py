@@ -31,6 +31,7 @@ class Task:
     keep: Keep = field(default_factory=Keep)
     checkpoint: EquationsCheckpoint | Restart | None = None
     tell: Progress = silent
+    on_host: bool = False  # the host keeps the equations that a device makes
 
     @property
     def recipe(self) -> Recipe:
