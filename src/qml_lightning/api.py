@@ -24,6 +24,7 @@ from .machine.ranks import Ranks
 from .machine.tensors import open_tensors
 from .model import file as features_file
 from .model.basis import Basis
+from .model.compression import with_crowding
 from .model.metrics import Metrics
 from .model.metrics import evaluate as evaluate_dataset
 from .model.potential import Model, Potential
@@ -142,7 +143,8 @@ class Request:
         made = fit_features(problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell)
         cutoff = made.recipe.representation.cutoff
         below = Repulsion.below(problem.structures, made.elements, cutoff) if self.repulsion else None
-        return replace(made, trained_on=trained_on, repulsion=below)
+        made = replace(made, trained_on=trained_on, repulsion=below)
+        return self.compute.on_first(lambda: with_crowding(made, problem.structures)) if self.repulsion else made
 
 
 def _changed(recipe: AnyRecipe, settings: RecipeChanges) -> AnyRecipe:

@@ -29,7 +29,7 @@ linear: compensated normal_equations cholesky ridge solution direct left_out pre
   posterior
   disk.tiles disk.solve disk
 model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
-  baseline repulsion basis committee provenance predictor potential module file metrics
+  baseline crowding repulsion basis committee provenance predictor potential compression module file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
   checkpoint shared_gather uncertainty solvers.task solvers.direct solvers.disk solvers.iterative solvers fit

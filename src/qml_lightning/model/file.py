@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..machine.tensors import all_finite, open_tensors, write_tensors
 from .baseline import Baseline
 from .basis import Basis, tensors_of_map
 from .committee import Committee
+from .crowding import Crowding
 from .potential import Model, Potential
 from .projection import Projection
 from .provenance import Provenance
@@ -26,26 +27,35 @@ from .repulsion import Repulsion
 
 FORMAT = "qml-lightning"
 # Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind;
-# 4: repulsion of close pairs. A file says the lowest version that can read it.
-FORMAT_VERSION = 4
+# 4: repulsion of close pairs; 5: of crowded atoms. A file says the lowest version that can read it.
+FORMAT_VERSION = 5
+WITHOUT_CROWDING = 4
 WITHOUT_REPULSION = 3
 HEAVIEST = 118  # atomic number
 TRAINED_ON, COMMITTEE = "trained_on", "committee"  # names of tensors
 # First part of the names of tensors that belong to the representation.
 REPRESENTATION = "representation."
+CROWDING = "crowding."
 
 
 def common_header(model: Model, kind: str, recipe: Mapping[str, Any]) -> dict[str, Any]:
     """JSON header of a model of any kind."""
     return {
         "format": FORMAT,
-        "format_version": WITHOUT_REPULSION if model.repulsion is None else FORMAT_VERSION,
+        "format_version": _version(model.repulsion),
         "kind": kind,
         "units": {"energy": INTERNAL.energy, "length": INTERNAL.length},
         "elements": list(model.elements),
         "recipe": dict(recipe),
         "provenance": model.provenance.as_dict(),
     }
+
+
+def _version(repulsion: Repulsion | None) -> int:
+    """Lowest version that reads a model with this repulsion."""
+    if repulsion is None:
+        return WITHOUT_REPULSION
+    return WITHOUT_CROWDING if repulsion.crowding is None else FORMAT_VERSION
 
 
 def write_model(path: str | Path, header: dict[str, Any], tensors: Mapping[str, Tensor], *, overwrite: bool) -> None:
@@ -125,10 +135,13 @@ def read_committee(header: Mapping[str, Any], file: Any, basis: Basis) -> Commit
 
 
 def repulsion_tensors(model: Model) -> dict[str, Tensor]:
-    """Distances of close pairs, if the model has a repulsion."""
-    if model.repulsion is None:
+    """Distances of close pairs and numbers of crowded atoms, if the model has a repulsion."""
+    if (repulsion := model.repulsion) is None:
         return {}
-    return {"repulsion.outer": model.repulsion.outer, "repulsion.inner": model.repulsion.inner}
+    out = {"repulsion.outer": repulsion.outer, "repulsion.inner": repulsion.inner}
+    if repulsion.crowding is not None:
+        out |= {CROWDING + one.name: getattr(repulsion.crowding, one.name) for one in fields(Crowding)}
+    return out
 
 
 def read_repulsion(file: Any, elements: tuple[int, ...], cutoff: float) -> Repulsion | None:
@@ -140,7 +153,20 @@ def read_repulsion(file: Any, elements: tuple[int, ...], cutoff: float) -> Repul
     ordered = bool(((inner > 0) & (inner < outer) & (outer <= cutoff)).all())
     if not ordered or not torch.equal(outer, outer.T) or not torch.equal(inner, inner.T):
         raise KeyError("repulsion with 0 < inner < outer")
-    return Repulsion(elements, outer.contiguous(), inner.contiguous())
+    return Repulsion(elements, outer.contiguous(), inner.contiguous(), _read_crowding(file, len(elements), cutoff))
+
+
+def _read_crowding(file: Any, n: int, cutoff: float) -> Crowding | None:
+    """Numbers of crowded atoms; None in files without them. A KeyError if they make no sense."""
+    if CROWDING + "reach" not in file.keys():  # noqa: SIM118 (not a dict)
+        return None
+    reach = read_tensor(file, CROWDING + "reach", (n, n)).double().contiguous()
+    rest = [read_tensor(file, CROWDING + name, (n,)).double().contiguous() for name in ("onset", "full", "strength")]
+    onset, full, strength = rest
+    reaches = bool(((reach > 0) & (reach <= cutoff)).all()) and torch.equal(reach, reach.T)
+    if not reaches or not bool(((onset > 0) & (onset < full) & (strength >= 0)).all()):
+        raise KeyError("crowding with 0 < reach, 0 < onset < full and 0 <= strength")
+    return Crowding(reach, onset, full, strength)
 
 
 def trained_on_tensor(model: Model) -> dict[str, Tensor]:
