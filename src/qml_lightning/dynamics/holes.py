@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 NEAREST = 0.3  # Å
 HOLE = 1.0  # eV: two atoms alone are no structure of the data, and may attract each other by a little
+# Of the sum of covalent radii: triple bonds have 0.77 to 0.8 of it (N₂, CO, C₂H₂). Two atoms alone may attract each other
+# until there: PBE lets C and O fall by eV from the shortest distance in ethanol to the bond length of carbon monoxide.
+SHORTEST_BOND = 0.75
 BARRIER = 10.0  # eV per atom: what lies behind it is not reached by stretching
 COMPRESSED, STRETCHED = np.arange(1.0, 0.29, -0.02), np.arange(1.0, 1.51, 0.05)  # scales
 EQUILIBRIUM = 0.9  # scale above which a structure may still gain energy: it need not be relaxed
@@ -61,14 +64,17 @@ def _dimer(model: Model, energy: Callable[[Atoms], float], z: int, other: int) -
     distances = np.arange(begin, NEAREST, -0.02)
     curve = [energy(Atoms([z, other], [[0, 0, 0], [0, 0, r]])) for r in distances]
     name = f"dimer {chemical_symbols[z]}–{chemical_symbols[other]}"
-    hole = first_hole(curve, np.inf)
+    lowest = int(np.argmin(curve))
+    depth = float(curve[0] - curve[lowest])
+    bound = f", after a bond of {depth:.2g} eV at {distances[lowest]:.2f} Å" if depth > HOLE else ""
+    if depth > HOLE and distances[lowest] < SHORTEST_BOND * bond:
+        return Finding(name, False, f"attractive down to {distances[lowest]:.2f} Å, by {depth:.3g} eV")
+    hole = first_hole(curve[lowest:], np.inf)
     if hole is None:
-        fall = float((np.maximum.accumulate(curve) - curve).max())
+        fall = float((np.maximum.accumulate(curve[lowest:]) - curve[lowest:]).max())
         but = f", but for a fall of {fall:.2g} eV" if fall > 0.01 else ""
-        return Finding(name, True, f"repulsive from {begin:.2f} to {NEAREST} Å{but}")
-    depth = curve[0] - min(curve)
-    deep = f", down to {-depth:.3g} eV" if depth > 0 else ""
-    return Finding(name, False, f"attractive below {distances[hole]:.2f} Å{deep}")
+        return Finding(name, True, f"repulsive from {distances[lowest]:.2f} to {NEAREST} Å{bound}{but}")
+    return Finding(name, False, f"attractive below {distances[lowest + hole]:.2f} Å")
 
 
 def first_hole(curve: Sequence[float], barrier: float) -> int | None:
