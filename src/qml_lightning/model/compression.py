@@ -21,7 +21,7 @@ from .repulsion import Repulsion
 # Onsets relative to the greatest crowding in the data, and strengths in eV, from the one that leaves most alone. Test
 # sets are up to 1.2 times as crowded as their training sets (3BPA at 1200 K after 300 K, tantalum).
 MARGINS = (1.3, 1.2, 1.1, 1.01)
-STRENGTHS = (30.0, 100.0)
+STRENGTHS = (30.0, 100.0, 300.0, 1000.0)
 TRIED, CANDIDATES = 8, 64  # structures that are compressed, and from which that of lowest energy is taken
 MOST_ATOMS = 300  # of a structure to compress, where there are smaller ones
 STEP, LAST = 0.02, 0.3  # scales
