@@ -179,9 +179,9 @@ def draw(told: list[Entry]) -> Any:
 STABILITY = Benchmark(
     "stability",
     "Long runs of molecular dynamics",
-    "Models of a chosen recipe are what `train` makes by default; a fixed one is that of the representation. Velocities are drawn at the "
-    "temperature; molecules begin with a training frame, silicon with 64 atoms of the crystal. NVT is Langevin with a "
-    "friction of 0.01/fs.",
+    "A chosen recipe is what `train` finds by default; a fixed one is that of the representation. Velocities are "
+    "drawn at the temperature; molecules begin with a training frame, silicon with 64 atoms of the crystal. NVT is "
+    "Langevin with a friction of 0.01/fs.",
     cells, measure, tables, draw,
     needs=(*rmd17_files("ethanol", "aspirin"), "zuo2020/Si.npz"),
     threads=1,
