@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from ase import Atoms, units
@@ -17,11 +17,13 @@ from ase.md.langevin import Langevin
 from ase.md.velocitydistribution import MaxwellBoltzmannDistribution, Stationary
 from ase.md.verlet import VelocityVerlet
 
+import qml_lightning as qml
 from qml_lightning import Potential, recipes
 
 from ..harness import drawing
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options, succeeded
-from ..harness.models import DENSITY, fitted, load, recipe_for, rmd17_files, with_features
+from ..harness.models import DENSITY, load, recipe_for, rmd17_files, with_features
+from ..harness.places import TRIED
 from ..harness.tables import digits, table
 
 LOOK_EVERY = 20  # steps
@@ -73,18 +75,23 @@ def cells(options: Options) -> list[Cell]:
 
 
 @lru_cache(maxsize=1)
-def _trained(
-    system: str, representation: str, recipe: str, features: int, quick: bool
-) -> tuple[Potential, dict[str, Any]]:
+def _trained(system: str, representation: str, recipe: str, features: int, quick: bool) -> Potential:
+    """The model of a run, kept in a file for other runs with it."""
+    kept = TRIED / f"stability_{system}_{representation}_{recipe}_{features}.safetensors"
+    if kept.is_file() and not quick:
+        return cast(Potential, qml.load(kept))
     fixed = with_features(FIXED_RECIPES[representation], features)
     data = load(SYSTEMS[system].data)
-    return fitted(
-        data.subsample(60, seed=0) if quick else data, recipe_for(DENSITY, features) if recipe == CHOSEN else fixed
-    )
+    chosen = recipe_for(DENSITY, features) if recipe == CHOSEN else fixed
+    made = qml.fit(data.subsample(60, seed=0) if quick else data, chosen)
+    if not quick:
+        TRIED.mkdir(parents=True, exist_ok=True)
+        made.save(str(kept))
+    return made
 
 
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
-    potential, about = _trained(*list(cell.values())[:4], options.quick)
+    potential = _trained(*list(cell.values())[:4], options.quick)
     atoms, random = SYSTEMS[cell["system"]].begin(), np.random.default_rng(0)
     atoms.calc = potential.calculator()
     MaxwellBoltzmannDistribution(atoms, temperature_K=cell["temperature"], rng=random)
@@ -101,7 +108,8 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     line = np.polyfit(times, energies, 1)
     per_atom = 1e3 / len(atoms)
     return {
-        **about,
+        "structures": potential.provenance.structures,
+        "recipe": potential.recipe.as_dict(),
         "timestep_fs": step,
         "atoms": len(atoms),
         "ps_done": float(times[-1]),
