@@ -15,7 +15,9 @@ from ..studies import (
     gram_precision,
     monte_carlo_errors,
     outliers,
+    real_work,
     smooth_cutoff,
+    stability,
     uncertainty,
 )
 from . import headlines
@@ -38,6 +40,8 @@ BLOCKS: dict[str, Block] = {
     "outliers": tables_of(outliers.OUTLIERS),
     "smooth_cutoff": tables_of(smooth_cutoff.SMOOTH_CUTOFF),
     "uncertainty": tables_of(uncertainty.UNCERTAINTY),
+    "real_work": tables_of(real_work.REAL_WORK),
+    "stability": tables_of(stability.STABILITY),
     "lammps": tables_of(lammps.LAMMPS),
     "gpu_kernels": tables_of(gpu_kernels.GPU_KERNELS),
     "gpu_predicted": tables_of(gpu_predicted.GPU_PREDICTED),
