@@ -18,10 +18,12 @@ from .crowding import WIDTH, Crowding
 from .potential import Potential
 from .repulsion import Repulsion
 
-# Onsets relative to the greatest crowding in the data, and strengths in eV, from the one that leaves most alone. Test
-# sets are up to 1.2 times as crowded as their training sets (3BPA at 1200 K after 300 K, tantalum).
-MARGINS = (1.3, 1.2, 1.1, 1.01)
-STRENGTHS = (30.0, 100.0, 300.0, 1000.0)
+# Onsets relative to the greatest crowding in the data, from the one that leaves most alone, and the greatest strength
+# that is tried with each, in eV. Test sets are up to 1.2 times as crowded as their training sets (3BPA at 1200 K after
+# 300 K, tantalum): there, no pair of these adds more than 2 eV to an atom.
+MARGINS = {1.3: 10000.0, 1.2: 10000.0, 1.1: 300.0, 1.01: 30.0}
+STRENGTHS = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
+UNTOUCHED = 1.2  # margin from which such test sets are left alone: if no pair holds, one of these is taken
 TRIED, CANDIDATES = 8, 64  # structures that are compressed, and from which that of lowest energy is taken
 MOST_ATOMS = 300  # of a structure to compress, where there are smaller ones
 STEP, LAST = 0.02, 0.3  # scales
@@ -57,11 +59,12 @@ def with_crowding(potential: Potential, structures: Structures) -> Potential:
     most = reaching.most(structures, potential.elements)
     plain = replace(potential, repulsion=replace(repulsion, crowding=None))
     paths = _paths(plain, structures, reaching, most)
-    tried = [(margin, strength) for margin in MARGINS for strength in STRENGTHS]
-    falls = [max(path.fall(*pair) for path in paths) for pair in tried]
-    # the first that holds; if none does, the one that falls least
-    best = next((k for k, fall in enumerate(falls) if fall < FALL), falls.index(min(falls)))
-    return replace(potential, repulsion=replace(repulsion, crowding=reaching.at(most, *tried[best])))
+    tried = [(margin, strength) for margin in MARGINS for strength in STRENGTHS if strength <= MARGINS[margin]]
+    falls = {pair: max(path.fall(*pair) for path in paths) for pair in tried}
+    far = {pair: fall for pair, fall in falls.items() if pair[0] >= UNTOUCHED}
+    # the first that holds; if none does, the data are too few near there: the one that falls least
+    best = next((pair for pair, fall in falls.items() if fall < FALL), min(far, key=far.__getitem__))
+    return replace(potential, repulsion=replace(repulsion, crowding=reaching.at(most, *best)))
 
 
 def _paths(potential: Potential, structures: Structures, reaching: Crowding, most: Tensor) -> list[Path]:
@@ -96,7 +99,7 @@ def _path(potential: Potential, structure: Structures, reaching: Crowding, most:
         path.learnt.append(learnt)
         path.rest.append(rest)
         path.crowding.append(crowding)
-        if bool((crowding > MARGINS[0] * (1 + WIDTH)).all()):
+        if bool((crowding > max(MARGINS) * (1 + WIDTH)).all()):
             break
     return path
 
