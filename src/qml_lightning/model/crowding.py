@@ -99,7 +99,7 @@ class Crowding:
         return out
 
     def at(self, most: Tensor, margin: float, strength: float) -> Crowding:
-        """The same reach with an onset at `margin` times the greatest crowding of the data."""
+        """Crowding of this reach, with an onset at `margin` times the greatest crowding of the data."""
         # an element without neighbours in the data may have one: at a distance of zero it counts as one
         onset = margin * torch.where(most > 0, most, 1.0)
         return Crowding(self.reach, onset, (1 + WIDTH) * onset, torch.full_like(onset, strength))
