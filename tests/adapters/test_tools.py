@@ -9,7 +9,6 @@ from ase.calculators.emt import EMT
 from ase.filters import FrechetCellFilter
 from ase.optimize import BFGS
 from ase.phonons import Phonons
-from ase.units import GPa
 from ase.vibrations import Vibrations
 
 from qml_lightning import fit, recipes
@@ -100,7 +99,6 @@ def test_matcalc_relaxes_and_finds_moduli_and_phonons_also_in_two_processes(calc
     assert state["model"] == pytest.approx(state["emt"], rel=0.05)
     moduli = [matcalc.ElasticityCalc(one, fmax=1e-3).calc(crystal)["bulk_modulus_vrh"] for one in (calculator, EMT())]
     assert moduli[0] == pytest.approx(moduli[1], rel=0.05)
-    assert 100 < moduli[0] * (1 if moduli[0] > 10 else 1 / GPa) < 170
     phonons = matcalc.PhononCalc(calculator, fmax=1e-3, write_phonon=False).calc(crystal)
     assert np.isfinite(np.asarray(phonons["thermal_properties"]["free_energy"])).all()
     two = list(matcalc.EOSCalc(calculator, fmax=1e-3).calc_many([crystal, bulk("Cu", a=3.6, cubic=True)], n_jobs=2))
