@@ -19,7 +19,9 @@ from ..studies import (
     monte_carlo_errors,
     outliers,
     qm9_properties,
+    real_work,
     smooth_cutoff,
+    stability,
     uncertainty,
 )
 from . import headlines
@@ -46,6 +48,8 @@ BLOCKS: dict[str, Block] = {
     "qm9_properties": tables_of(qm9_properties.QM9_PROPERTIES),
     "delta": tables_of(delta.DELTA),
     "dipoles": tables_of(dipoles.DIPOLES),
+    "real_work": tables_of(real_work.REAL_WORK),
+    "stability": tables_of(stability.STABILITY),
     "lammps": tables_of(lammps.LAMMPS),
     "gpu_kernels": tables_of(gpu_kernels.GPU_KERNELS),
     "gpu_predicted": tables_of(gpu_predicted.GPU_PREDICTED),

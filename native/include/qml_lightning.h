@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define QML_ABI_VERSION 5
+#define QML_ABI_VERSION 6
 
 enum {
   QML_OK = 0, QML_BAD_ARGUMENT = 1, QML_NOT_FINITE = 2, QML_OUT_OF_MEMORY = 3, QML_UNSUPPORTED = 4, QML_BAD_FILE = 5
@@ -214,6 +214,14 @@ int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml
  * 0 < inner < outer <= cutoff. A file that has these distances sets them by itself. */
 int32_t qml_predictor_set_repulsion(qml_predictor *predictor, const int32_t *atomic_numbers, const double *outer,
                                     const double *inner);
+
+/* Crowded atoms, with more neighbours nearby than any in the training data. The crowding of an atom is the sum of
+ * (1 - r^2 / reach^2)^4 over its neighbours within reach (A) of their pair of elements. With y = (crowding - onset) / (full - onset),
+ * its learnt energy fades out from y = 0 to y = 1, and a repulsion of strength * y^3 / (1 + y^2) (eV) rises. reach (n_elements, n_elements),
+ * symmetric, 0 < reach <= cutoff; onset, full, strength (n_elements), 0 < onset < full. A file that has these numbers sets them
+ * by itself. */
+int32_t qml_predictor_set_crowding(qml_predictor *predictor, const double *reach, const double *onset,
+                                   const double *full, const double *strength);
 
 /* A committee tells how uncertain a prediction is: weights (n_members, n_elements, n_features) are deviations from those of
  * the model, of maps with the first n_features features and the amplitude that belongs to so few. The first

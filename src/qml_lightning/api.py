@@ -26,6 +26,7 @@ from .machine.tensors import open_tensors
 from .model import file as features_file
 from .model import property_file
 from .model.basis import Basis
+from .model.compression import with_crowding
 from .model.metrics import Metrics
 from .model.metrics import evaluate as evaluate_dataset
 from .model.potential import Model, Potential
@@ -147,9 +148,11 @@ class Request:
         made = fit_features(problem, self.recipe, basis=self.basis, compute=self.compute, keep=self.keep, tell=tell)
         cutoff = made.recipe.representation.cutoff
         # the method that a correction is added to has a repulsion of its own
-        wanted = self.repulsion and not made.corrects
-        below = Repulsion.below(problem.structures, made.elements, cutoff) if wanted else None
-        return replace(made, trained_on=trained_on, repulsion=below)
+        if not self.repulsion or made.corrects:
+            return replace(made, trained_on=trained_on)
+        below = Repulsion.below(problem.structures, made.elements, cutoff)
+        made = replace(made, trained_on=trained_on, repulsion=below)
+        return self.compute.on_first(lambda: with_crowding(made, problem.structures))
 
 
 def _changed(recipe: AnyRecipe, settings: RecipeChanges) -> AnyRecipe:

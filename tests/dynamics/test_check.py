@@ -8,10 +8,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from ase.build import molecule
+from ase.build import bulk, molecule
 from ase.io import write
 
-from qml_lightning import fit, load_dataset
+from places import SHARED_DATA as SHARED
+from qml_lightning import fit, load_dataset, recipes
 from qml_lightning.cli import main
 from qml_lightning.dynamics.holes import check_model, first_hole
 from small_models import crystals, recipe
@@ -26,12 +27,11 @@ def test_a_sound_model_passes(model):
     found = check_model(model, molecule("CH3CH2OH"))
     assert {one.name for one in found} >= {"dimer H–O", "compressed", "stretched", "finite differences", "NVE"}
     bonded = {"dimer H–C", "dimer H–O", "dimer C–C", "dimer C–O"}
-    assert {one.name for one in found if one.passed} >= {*bonded, "stretched", "finite differences", "NVE"}
+    whole = {"compressed", "stretched", "finite differences", "NVE"}
+    assert {one.name for one in found if one.passed} >= {*bonded, *whole}
 
 
 def test_stress_is_among_the_gradients_of_a_crystal():
-    from ase.build import bulk
-
     atoms = bulk("Cu", cubic=True)
     atoms.symbols[0] = "Au"
     found = {one.name: one for one in check_model(fit(crystals(20), recipe()), atoms)}
@@ -44,7 +44,30 @@ def test_a_hole_between_two_atoms_is_found(model):
     bad = replace(model, weights=-3 * model.weights, repulsion=None)
     failed = [one for one in check_model(bad) if not one.passed]
     assert failed
-    assert all("attractive below" in one.words for one in failed)
+    assert all("attractive" in one.words for one in failed)
+
+
+@pytest.fixture(scope="module")
+def silicon():
+    path = SHARED / "zuo2020" / "Si.npz"
+    if not path.is_file():
+        pytest.skip(f"{path} is not there")
+    features = replace(recipes.DEFAULT.features, n_features=1024)
+    return fit(load_dataset(f"{path}:train").subsample(60, 0), replace(recipes.DEFAULT, features=features))
+
+
+def test_compressed_silicon_has_no_hole(silicon):
+    crystal = bulk("Si", a=5.47)
+    found = {one.name: one for one in check_model(silicon, crystal)}
+    assert found["compressed"].passed, found["compressed"].words
+    assert found["dimer Si–Si"].passed
+    dense, relaxed = (silicon.predict(bulk("Si", a=a), forces=False).energies.item() for a in (3.0, 5.47))
+    assert dense > relaxed + 100
+    # without the repulsion of crowded atoms there is one
+    holed = replace(silicon, repulsion=replace(silicon.repulsion, crowding=None))
+    found = {one.name: one for one in check_model(holed, crystal)}
+    assert not found["compressed"].passed
+    assert "hole at a scale" in found["compressed"].words
 
 
 def test_forces_that_are_no_gradient_are_found(model, monkeypatch):

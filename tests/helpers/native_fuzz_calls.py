@@ -317,6 +317,7 @@ def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
 
     yield list_call(predictor, p.n_elements, random)
     yield repulsion_call(predictor, p, random)
+    yield crowding_call(predictor, p)
     same = {**model, "maps": [drawn[0][0]] * p.n_elements}
     structures = {"n_structures": n, "offsets": offsets, "element": element, "positions": positions, "cells": cells,
                   "periodic": periodic}  # fmt: skip
@@ -399,6 +400,19 @@ def repulsion_call(predictor: Predictor, p: FCHL19Arguments, random: np.random.G
     words["outer"] += (lopsided,) if n > 1 else ()
     return Call("qml_predictor_set_repulsion",
                 {"predictor": predictor, "atomic_numbers": numbers, "outer": outer, "inner": 0.7 * outer}, (),
+                lambda _: None, words=words)  # fmt: skip
+
+
+def crowding_call(predictor: Predictor, p: FCHL19Arguments) -> Call:
+    """An onset above all that the other calls have; whether predictions are right is tested elsewhere."""
+    n = p.n_elements
+    reach, onset = np.full((n, n), 0.5 * p.cutoff), np.linspace(100.0, 200.0, n)
+    lopsided = reach + 0.01 * np.arange(n * n).reshape(n, n)
+    words = {"predictor": (None,), "reach": (-reach, 0 * reach, 3 * reach), "onset": (-onset, 0 * onset, 3 * onset),
+             "full": (onset, 0 * onset), "strength": (-onset,)}  # fmt: skip
+    words["reach"] += (lopsided,) if n > 1 else ()
+    return Call("qml_predictor_set_crowding",
+                {"predictor": predictor, "reach": reach, "onset": onset, "full": 2 * onset, "strength": onset}, (),
                 lambda _: None, words=words)  # fmt: skip
 
 

@@ -10,7 +10,7 @@ namespace qml {
 namespace {
 
 const char format[] = "qml-lightning";
-constexpr int64_t newest_version = 4;
+constexpr int64_t newest_version = 5;
 constexpr int64_t heaviest = 118; // atomic number
 
 std::vector<int32_t> read_elements(const TensorFile &file) {
@@ -59,6 +59,12 @@ StoredModel::StoredModel(const char *path, int32_t wanted, double skin) : precis
   if (file.has("repulsion.outer")) {
     outer = file.doubles("repulsion.outer", {n, n});
     inner = file.doubles("repulsion.inner", {n, n});
+  }
+  if (file.has("crowding.reach")) {
+    reach = file.doubles("crowding.reach", {n, n});
+    onset = file.doubles("crowding.onset", {n});
+    full = file.doubles("crowding.full", {n});
+    strength = file.doubles("crowding.strength", {n});
   }
   if (header.find("committee"))
     read_committee(file, object_field(file, header, "committee"),

@@ -128,6 +128,25 @@ void set_repulsion(const char *name, qml_predictor &predictor, const int32_t *nu
   predictor.engine->set_repulsion(Repulsion(n, numbers, outer, inner));
 }
 
+void set_crowding(const char *name, qml_predictor &predictor, const double *reach, const double *onset,
+                  const double *full, const double *strength) {
+  const int n = predictor.shape.n_elements;
+  require_finite(name, "reach", reach, int64_t(n) * n);
+  require_finite(name, "onset", onset, n);
+  require_finite(name, "full", full, n);
+  require_finite(name, "strength", strength, n);
+  for (int i = 0; i < n; ++i) {
+    if (!(onset[i] > 0 && onset[i] < full[i] && strength[i] >= 0))
+      fail(QML_BAD_ARGUMENT, "%s: wanted 0 < onset < full and a strength that is not negative, got %g, %g and %g.", name,
+           onset[i], full[i], strength[i]);
+    for (int j = 0; j < n; ++j)
+      if (!(reach[i * n + j] > 0 && reach[i * n + j] <= predictor.shape.cutoff) || reach[i * n + j] != reach[j * n + i])
+        fail(QML_BAD_ARGUMENT, "%s: wanted 0 < reach <= %g, the same for a pair of elements in both orders, got %g.",
+             name, predictor.shape.cutoff, reach[i * n + j]);
+  }
+  predictor.engine->set_crowding(Crowding(n, reach, onset, full, strength));
+}
+
 // Members of a committee: more say nothing new.
 constexpr int32_t most_members = 1024;
 
@@ -186,6 +205,9 @@ int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml
     made->atomic_numbers = stored.atomic_numbers;
     if (!stored.outer.empty())
       qml::set_repulsion(path, *made, stored.atomic_numbers.data(), stored.outer.data(), stored.inner.data());
+    if (!stored.reach.empty())
+      qml::set_crowding(path, *made, stored.reach.data(), stored.onset.data(), stored.full.data(),
+                        stored.strength.data());
     if (stored.n_members > 0)
       qml::set_committee(*made, stored.n_members, stored.n_force_members, stored.member_features,
                          stored.members.data(), stored.energy_scale);
@@ -200,6 +222,16 @@ int32_t qml_predictor_set_repulsion(qml_predictor *predictor, const int32_t *ato
     const std::shared_ptr<qml_predictor> found = qml::require_alive(name, predictor);
     const std::lock_guard<std::mutex> lock(found->one_call);
     qml::set_repulsion(name, *found, atomic_numbers, outer, inner);
+  });
+}
+
+int32_t qml_predictor_set_crowding(qml_predictor *predictor, const double *reach, const double *onset,
+                                   const double *full, const double *strength) {
+  return qml::guarded([&] {
+    const char *name = "qml_predictor_set_crowding";
+    const std::shared_ptr<qml_predictor> found = qml::require_alive(name, predictor);
+    const std::lock_guard<std::mutex> lock(found->one_call);
+    qml::set_crowding(name, *found, reach, onset, full, strength);
   });
 }
 

@@ -3,6 +3,7 @@
 
 #include "predict/buffer.hpp"
 #include "abi/representation.hpp"
+#include "predict/crowding.hpp"
 #include "predict/repulsion.hpp"
 
 #include <vector>
@@ -27,6 +28,7 @@ template <class real> struct ModelIn {
   std::vector<qml_feature_map> maps;       // by element; their arrays are in `arrays`
   std::vector<const real *> weights;       // by element, in `arrays`
   Repulsion repulsion;                     // empty: none
+  Crowding crowding;                       // empty: none
   // A committee: deviations from the weights, of maps with the first features of each.
   struct Committee {
     int n_members = 0, n_force_members = 0;

@@ -16,6 +16,8 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
   sort(model, pairs, first, last);
   measure(pairs, n_elements, first, last);
   close_.clear();
+  crowded_.clear();
+  if (!model.crowding.empty()) count_neighbours(model.crowding, pairs, n_elements, n_rows);
   if (!model.repulsion.empty()) hold_apart(model.repulsion, pairs, n_elements, first, last, atom_energies);
   const int64_t *centre = centre_.begin(), *segments = segments_.begin(), apart = n_elements + 1;
   const int n_more = int(deviations.gradients.size());
@@ -25,7 +27,10 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
   model.environments.values(model.parameters.get(), n_rows, segments, apart, vectors_.begin(), values, threads);
   multiply(model, model.project, size, model.rank, values, projected, threads);
   contract(model, model.maps, model.weights.data(), threads);
+  learnt_.room((1 + n_more) * int64_t(crowded_.size()));
+  fade(model.rank, 0);
   for (int64_t row = 0; row < n_rows; ++row) atom_energies[centre[row]] += energy[row];
+  for (const CrowdedCentre &one : crowded_) atom_energies[centre[one.row]] += one.energy;
   if (deviations.energies) deviate(model, pairs.n_centres, deviations.energies, threads);
   if (!out.by_pair) return;
 
@@ -33,7 +38,10 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
   real *gradients[1 + most_force_members];
   for (int k = 0; k <= n_more; ++k) {
     const Gradients<real> &of = k == 0 ? out : deviations.gradients[size_t(k - 1)];
-    if (k > 0) contract(model, model.committee.maps, model.committee.weights.data() + (k - 1) * n_elements, threads);
+    if (k > 0) {
+      contract(model, model.committee.maps, model.committee.weights.data() + (k - 1) * n_elements, threads);
+      fade(model.rank, k);
+    }
     lift(model, k, threads);
     cotangents[k] = values + k * n_rows * size;
     gradients[k] = of.by_pair + 3 * (pairs.segments[first * n_elements] - of.first_pair);
@@ -42,6 +50,7 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
                               gradients, threads);
   for (int k = 0; k <= n_more; ++k) turn(gradients[k], k == 0);
   let_go();
+  for (int k = 0; k <= n_more; ++k) push_apart(model.crowding, pairs, n_elements, k, gradients[k]);
   sum_gradients(pairs, n_elements, first, last, out);
   for (const Gradients<real> &member : deviations.gradients) sum_gradients(pairs, n_elements, first, last, member);
 }
@@ -66,6 +75,9 @@ void Tile<real>::deviate(const ModelIn<real> &model, int64_t n_centres, double *
   for (int64_t row = 0; row < n_rows; ++row)
     for (int64_t member = 0; member < n_members; ++member)
       energies[member * n_centres + centre_.begin()[row]] = double(out[row * n_members + member]);
+  for (const CrowdedCentre &one : crowded_)
+    for (int64_t member = 0; member < n_members; ++member)
+      energies[member * n_centres + centre_.begin()[one.row]] *= one.fade;
 }
 
 // Rows sorted by element; their segments point to the pairs as they are listed, those of the tile from 0 on.
@@ -122,6 +134,59 @@ void Tile<real>::hold_apart(const Repulsion &repulsion, const PairList &pairs, i
         atom_energies[i] += repulsion.energy(pairs.element[i], e, pair);
         for (int axis = 0; axis < 3; ++axis) v[axis] = real(pair.ratio * pair.vector[axis]);
         close_.push_back(pair);
+      }
+  }
+}
+
+// Finds crowded centres. The vectors of pairs are as they are.
+template <class real>
+void Tile<real>::count_neighbours(const Crowding &crowding, const PairList &pairs, int n_elements, int64_t n_rows) {
+  for (int64_t row = 0; row < n_rows; ++row) {
+    const int64_t *segment = segments_.begin() + row * (n_elements + 1), own = pairs.element[centre_.begin()[row]];
+    const double *reach2 = crowding.reaches(own);
+    double sum = 0;
+    for (int e = 0; e < n_elements; ++e) {
+      const real *v = vectors_.begin() + 3 * segment[e], *end = vectors_.begin() + 3 * segment[e + 1];
+      const real limit = real(reach2[e]);
+      const double per_reach = 1 / reach2[e];
+      for (; v < end; v += 3) {
+        const real r2 = v[0] * v[0] + v[1] * v[1] + v[2] * v[2];
+        if (r2 < limit) sum += Crowding::part(double(r2) * per_reach);
+      }
+    }
+    CrowdedCentre found = {row, 1, 0, 0, 0};
+    if (crowding.crowded(own, sum, found)) crowded_.push_back(found);
+  }
+}
+
+// Energies and slopes of crowded centres fade; what they were is kept, under the number of the model or member.
+template <class real> void Tile<real>::fade(int64_t rank, int number) {
+  double *learnt = learnt_.begin() + number * int64_t(crowded_.size());
+  for (const CrowdedCentre &one : crowded_) {
+    *learnt++ = energy_.begin()[one.row];
+    energy_.begin()[one.row] *= one.fade;
+    real *slope = slope_.begin() + one.row * rank;
+    for (int64_t k = 0; k < rank; ++k) slope[k] = real(one.fade * double(slope[k]));
+  }
+}
+
+// Adds the gradient that comes from the change of crowding; number 0 has the repulsion, members have it not.
+template <class real>
+void Tile<real>::push_apart(const Crowding &crowding, const PairList &pairs, int n_elements, int number,
+                            real *gradient) const {
+  const double *learnt = learnt_.begin() + number * int64_t(crowded_.size());
+  for (const CrowdedCentre &one : crowded_) {
+    const double by_crowding = one.fade_slope * *learnt++ + (number == 0 ? one.energy_slope : 0.0);
+    const int64_t *segment = segments_.begin() + one.row * (n_elements + 1);
+    const double *reach2 = crowding.reaches(pairs.element[centre_.begin()[one.row]]);
+    for (int e = 0; e < n_elements; ++e)
+      for (int64_t pair = segment[e]; pair < segment[e + 1]; ++pair) {
+        const real *v = vectors_.begin() + 3 * pair;
+        const double x = double(v[0]), y = double(v[1]), z = double(v[2]), ratio = (x * x + y * y + z * z) / reach2[e];
+        if (!(ratio < 1)) continue;
+        const double radial = by_crowding * Crowding::slope(ratio, reach2[e]);
+        for (int axis = 0; axis < 3; ++axis)
+          gradient[3 * pair + axis] = real(double(gradient[3 * pair + axis]) + radial * double(v[axis]));
       }
   }
 }

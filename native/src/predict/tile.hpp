@@ -53,10 +53,15 @@ private:
   Buffer<double> energy_;                         // (rows)
   Buffer<Product<real>> products_;
   std::vector<ClosePair> close_;
+  std::vector<CrowdedCentre> crowded_;
+  Buffer<double> learnt_; // (1 + force members, crowded centres) energies before they fade
 
   void hold_apart(const Repulsion &repulsion, const PairList &pairs, int n_elements, int64_t first, int64_t last,
                   double *atom_energies);
   void let_go();
+  void count_neighbours(const Crowding &crowding, const PairList &pairs, int n_elements, int64_t n_rows);
+  void fade(int64_t rank, int number);
+  void push_apart(const Crowding &crowding, const PairList &pairs, int n_elements, int number, real *gradient) const;
   void turn(real *gradient, bool repelled) const;
   void lift(const ModelIn<real> &model, int number, int threads);
   void deviate(const ModelIn<real> &model, int64_t n_centres, double *energies, int threads);

@@ -99,7 +99,8 @@ def _close(potential: Potential | ExactPotential) -> str:
     n, outer = len(potential.elements), potential.repulsion.outer
     pairs = [(i, j) for i in range(n) for j in range(i, n)]
     names = [f"{symbol(potential.elements[i])}–{symbol(potential.elements[j])}" for i, j in pairs]
-    return "repulsion below " + ", ".join(f"{name} {outer[i, j]:.2f} Å" for name, (i, j) in zip(names, pairs))
+    crowded = "" if potential.repulsion.crowding is None else ", and of atoms more crowded than in the data"
+    return "repulsion below " + ", ".join(f"{name} {outer[i, j]:.2f} Å" for name, (i, j) in zip(names, pairs)) + crowded
 
 
 def _show_model(path: Path, header: dict[str, Any], potential: Potential | ExactPotential, as_json: bool) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +18,7 @@ from ..machine.tensors import all_finite, open_tensors, write_tensors
 from .baseline import Baseline
 from .basis import Basis, tensors_of_map
 from .committee import Committee
+from .crowding import Crowding
 from .potential import Model, Potential
 from .projection import Projection
 from .provenance import Provenance
@@ -26,13 +27,14 @@ from .repulsion import Repulsion
 
 FORMAT = "qml-lightning"
 # Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind;
-# 4: repulsion of close pairs; 5: properties. A file says the lowest version that can read it.
-FORMAT_VERSION = 5
-WITH_REPULSION, WITHOUT_REPULSION = 4, 3
+# 4: repulsion of close pairs; 5: of crowded atoms; 6: properties. A file says the lowest version that can read it.
+FORMAT_VERSION = 6
+WITH_CROWDING, WITHOUT_CROWDING, WITHOUT_REPULSION = 5, 4, 3
 HEAVIEST = 118  # atomic number
 TRAINED_ON, COMMITTEE = "trained_on", "committee"  # names of tensors
 # First part of the names of tensors that belong to the representation.
 REPRESENTATION = "representation."
+CROWDING = "crowding."
 
 
 class Described(Protocol):
@@ -63,6 +65,13 @@ def common_header(
     }
 
 
+def _version(repulsion: Repulsion | None) -> int:
+    """Lowest version that reads a model with this repulsion."""
+    if repulsion is None:
+        return WITHOUT_REPULSION
+    return WITHOUT_CROWDING if repulsion.crowding is None else WITH_CROWDING
+
+
 def write_model(path: str | Path, header: dict[str, Any], tensors: Mapping[str, Tensor], *, overwrite: bool) -> None:
     """Write a model of any kind, atomically; an existing file is kept unless `overwrite`."""
     precision = header["recipe"].get("precision", "float64")
@@ -84,7 +93,7 @@ def read_header(path: str | Path) -> dict[str, Any]:
 def header_of(potential: Potential) -> dict[str, Any]:
     """JSON header of a model with random features."""
     prediction = {"precision": potential.prediction_precision, "energy_noise": potential.energy_noise}
-    version = WITHOUT_REPULSION if potential.repulsion is None else WITH_REPULSION
+    version = _version(potential.repulsion)
     header = {**common_header(potential, "features", potential.recipe.as_dict(), version), "prediction": prediction}
     return header if potential.committee is None else {**header, "committee": potential.committee.header()}
 
@@ -141,10 +150,13 @@ def read_committee(header: Mapping[str, Any], file: Any, basis: Basis) -> Commit
 
 
 def repulsion_tensors(model: Model) -> dict[str, Tensor]:
-    """Distances of close pairs, if the model has a repulsion."""
-    if model.repulsion is None:
+    """Distances of close pairs and numbers of crowded atoms, if the model has a repulsion."""
+    if (repulsion := model.repulsion) is None:
         return {}
-    return {"repulsion.outer": model.repulsion.outer, "repulsion.inner": model.repulsion.inner}
+    out = {"repulsion.outer": repulsion.outer, "repulsion.inner": repulsion.inner}
+    if repulsion.crowding is not None:
+        out |= {CROWDING + one.name: getattr(repulsion.crowding, one.name) for one in fields(Crowding)}
+    return out
 
 
 def read_repulsion(file: Any, elements: tuple[int, ...], cutoff: float) -> Repulsion | None:
@@ -156,7 +168,20 @@ def read_repulsion(file: Any, elements: tuple[int, ...], cutoff: float) -> Repul
     ordered = bool(((inner > 0) & (inner < outer) & (outer <= cutoff)).all())
     if not ordered or not torch.equal(outer, outer.T) or not torch.equal(inner, inner.T):
         raise KeyError("repulsion with 0 < inner < outer")
-    return Repulsion(elements, outer.contiguous(), inner.contiguous())
+    return Repulsion(elements, outer.contiguous(), inner.contiguous(), _read_crowding(file, len(elements), cutoff))
+
+
+def _read_crowding(file: Any, n: int, cutoff: float) -> Crowding | None:
+    """Numbers of crowded atoms; None in files without them. A KeyError if they make no sense."""
+    if CROWDING + "reach" not in file.keys():  # noqa: SIM118 (not a dict)
+        return None
+    reach = read_tensor(file, CROWDING + "reach", (n, n)).double().contiguous()
+    rest = [read_tensor(file, CROWDING + name, (n,)).double().contiguous() for name in ("onset", "full", "strength")]
+    onset, full, strength = rest
+    reaches = bool(((reach > 0) & (reach <= cutoff)).all()) and torch.equal(reach, reach.T)
+    if not reaches or not bool(((onset > 0) & (onset < full) & (strength >= 0)).all()):
+        raise KeyError("crowding with 0 < reach, 0 < onset < full and 0 <= strength")
+    return Crowding(reach, onset, full, strength)
 
 
 def trained_on_tensor(model: Described) -> dict[str, Tensor]:

@@ -267,13 +267,15 @@ class Potential(Model):
     def _whole_path(self, basis: ReadyBasis, skin: float) -> WholePath | None:
         if basis.kernels.predictor is None:
             return None
+        repulsion, crowding = self.repulsion, None if self.repulsion is None else self.repulsion.crowding
         model = PredictorModel(
             self.recipe.representation.arguments(len(self.elements), self.basis.drawn),
             self.projection.matrices.contiguous(),
             self.basis.maps,
             [self.weights[basis.columns(e)] for e in range(len(basis.elements))],
             self.baseline.energies,
-            None if self.repulsion is None else (self.elements, self.repulsion.outer, self.repulsion.inner),
+            None if repulsion is None else (self.elements, repulsion.outer, repulsion.inner),
+            None if crowding is None else (crowding.reach, crowding.onset, crowding.full, crowding.strength),
             self._member_weights(),
         )
         return basis.kernels.predictor(model, basis.projections.dtype, skin)

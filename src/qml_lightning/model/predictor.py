@@ -19,7 +19,9 @@ from ..machine.display import facts_html, one_line
 from ..machine.sums import add_rows
 from .basis import ReadyBasis
 from .committee import NO_COMMITTEE
+from .crowding import CrowdedAtoms
 from .portions import portions
+from .repulsion import ClosePairs
 from .surroundings import LocalModel, Surroundings
 
 if TYPE_CHECKING:
@@ -237,33 +239,43 @@ class Predictor:
     ) -> Prediction:
         """Prediction from pairs that are known already: molecular dynamics uses them again."""
         listed, here = element_indices(structures.numbers, self.basis.elements), structures.to(self.basis.device)
-        element, seen, close = listed.to(self.basis.device), pairs.vector, None
-        if (repulsion := self.potential.repulsion) is not None:
-            close = repulsion.close(element[pairs.centre], element[pairs.neighbour], pairs.vector)
-            seen = seen if close is None else close.held_apart(seen)
+        close, crowded = self._beyond_the_data(listed.to(self.basis.device), pairs)
+        seen = pairs.vector if close is None else close.held_apart(pairs.vector)
         committee = self.potential.committee if uncertainty else None
         n_forces = 0 if committee is None or not forces else committee.force_members
         locals_ = [self._local, *(self._members if uncertainty else ())]
         n_gradients = 1 + n_forces if forces or stress else 0
-        (energy, *of_members), gradients = self._learnt(listed, pairs.segments, seen, locals_, n_gradients)
+        learnt, gradients = self._learnt(listed, pairs.segments, seen, locals_, n_gradients)
+        gradients = [_by_vectors(one, learnt[k], close, crowded, k == 0) for k, one in enumerate(gradients)]
+        energy, *of_members = learnt if crowded is None else [crowded.fade * one for one in learnt]
         atom_energies = energy + self.potential.baseline.per_atom(structures).to(self.basis.device)
         if close is not None:
             add_rows(atom_energies, pairs.centre[close.which], close.energy)
+        if crowded is not None:
+            atom_energies += crowded.energy
         energies = add_rows(atom_energies.new_zeros(len(structures)), here.structure_of_atom, atom_energies)
         made = Prediction(energies, atom_energies)
         if gradients:
-            gradient = gradients[0] if close is None else close.gradient(gradients[0])
             made = replace(
                 made,
-                forces=forces_from(here, pairs, gradient) if forces else None,
-                stress=stress_from(here, pairs, gradient) if stress else None,
+                forces=forces_from(here, pairs, gradients[0]) if forces else None,
+                stress=stress_from(here, pairs, gradients[0]) if stress else None,
             )
         made = made.on_host()
         if committee is None:
             return made
-        more = gradients[1:] if close is None else [close.seen_gradient(gradient) for gradient in gradients[1:]]
-        of_forces = torch.stack([forces_from(here, pairs, gradient) for gradient in more]).cpu() if forces else None
-        return self._uncertain(made, structures, torch.stack(of_members).cpu(), of_forces)
+        of_forces = [forces_from(here, pairs, gradient) for gradient in gradients[1:]] if forces else []
+        return self._uncertain(
+            made, structures, torch.stack(of_members).cpu(), torch.stack(of_forces).cpu() if forces else None
+        )
+
+    def _beyond_the_data(self, element: Tensor, pairs: Pairs) -> tuple[ClosePairs | None, CrowdedAtoms | None]:
+        """Pairs that are too close and atoms that are too crowded; None where there are none."""
+        if (repulsion := self.potential.repulsion) is None:
+            return None, None
+        given = pairs.centre, pairs.neighbour, pairs.vector
+        close = repulsion.close(element[pairs.centre], element[pairs.neighbour], pairs.vector)
+        return close, None if repulsion.crowding is None else repulsion.crowding.crowded(element, *given)
 
     def _learnt(
         self, element: Tensor, segments: Tensor, vectors: Tensor, models: Sequence[LocalModel], n_gradients: int
@@ -280,6 +292,16 @@ class Predictor:
 
 def _made_ready(potential: Model, device: str, precision: Precision, kernels: str, skin: float) -> Predictor:
     return potential.on(device, precision, kernels, skin=skin)
+
+
+def _by_vectors(
+    by_seen: Tensor, learnt: Tensor, close: ClosePairs | None, crowded: CrowdedAtoms | None, repelled: bool
+) -> Tensor:
+    """Gradient of the energy by the pair vectors as they are, from that of the learnt part by those that it saw."""
+    gradient = by_seen if crowded is None else crowded.faded(by_seen)
+    if close is not None:
+        gradient = close.gradient(gradient) if repelled else close.seen_gradient(gradient)
+    return gradient if crowded is None else gradient + crowded.gradient(learnt, repelled=repelled)
 
 
 def forces_from(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tensor:

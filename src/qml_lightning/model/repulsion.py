@@ -7,7 +7,9 @@ The learnt part sees such a pair at a longer distance s(r), never below a limit,
     s(r) = outer − (outer − inner) (w − w⁴ (2.5 − 3w + w²))    slope 1 − S; (outer + inner) / 2 below inner
     energy of a pair = (ZBL(r) + wall) S(w)
 
-Structures whose pairs are all longer than `outer` are untouched, to the bit: training does not know of it.
+Structures whose pairs are all longer than `outer` are untouched, to the bit. So are all training structures, as `outer`
+lies below their shortest distances: to subtract the repulsion from the labels before training would subtract zero.
+Atoms with too many neighbours at distances that do occur are the matter of `crowding`.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from torch import Tensor
 
 from ..atoms.neighbours import pairs_within
 from ..atoms.structures import Structures, batches
+from .crowding import Crowding
 
 # Distances relative to the shortest in the data. Learnt curves of silicon and ethanol rise down to 0.75 of it, which is
 # (OUTER + INNER) / 2, and fall into holes from 0.7 on. Test sets at 1200 K come down to 0.87 of the shortest distance
@@ -74,6 +77,7 @@ class Repulsion:
     elements: tuple[int, ...]
     outer: Tensor  # (elements, elements) float64, Å
     inner: Tensor  # (elements, elements) float64, Å
+    crowding: Crowding | None = None  # of atoms with more neighbours than any in the data
 
     @classmethod
     def below(cls, structures: Structures, elements: tuple[int, ...], cutoff: float) -> Repulsion:
@@ -89,7 +93,13 @@ class Repulsion:
     def and_below(self, structures: Structures, cutoff: float) -> Repulsion:
         """Repulsion that leaves alone these structures too."""
         other = Repulsion.below(structures, self.elements, cutoff)
-        return Repulsion(self.elements, self.outer.minimum(other.outer), self.inner.minimum(other.inner))
+        crowding = None if self.crowding is None else self.crowding.and_below(structures, self.elements)
+        return Repulsion(self.elements, self.outer.minimum(other.outer), self.inner.minimum(other.inner), crowding)
+
+    @property
+    def shortest(self) -> Tensor:
+        """Shortest distances in the data, (elements, elements) in Å."""
+        return self.outer / OUTER
 
     def close(self, centre: Tensor, neighbour: Tensor, vectors: Tensor) -> ClosePairs | None:
         """Pairs that are too close, None if none; centres and neighbours are given as places in `elements`."""

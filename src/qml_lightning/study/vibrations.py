@@ -30,10 +30,11 @@ def hessian(potential: Potential, atoms: Atoms) -> np.ndarray:
     element = element_indices(structures.numbers, basis.elements)
     if potential.repulsion is not None:
         close = potential.repulsion.close(element[pairs.centre], element[pairs.neighbour], pairs.vector)
-        if close is not None:
+        crowding, given = potential.repulsion.crowding, (element, pairs.centre, pairs.neighbour, pairs.vector)
+        if close is not None or (crowding is not None and crowding.crowded(*given) is not None):
             raise InputError(
-                "Two atoms are closer than any in the training data. Their repulsion has no second derivatives here: "
-                "relax the structure first."
+                "Atoms are closer to each other than any in the training data. Their repulsion has no second "
+                "derivatives here: relax the structure first."
             )
     of_elements = atoms_of_elements(element, len(basis.elements), basis.device)
     weights = potential.weights

@@ -50,6 +50,12 @@ class NativePredictor:
                 shaped(name, distances, n, n)
             given = (c_int32 * n)(*numbers), address(outer, _DOUBLE), address(inner, _DOUBLE)
             check(library().qml_predictor_set_repulsion(self._handle, *given))
+        if model.crowding is not None:
+            shaped("reach", model.crowding[0], n, n)
+            for name, tensor in zip(("onset", "full", "strength"), model.crowding[1:], strict=True):
+                shaped(name, tensor, n)
+            numbers_of = [address(tensor, _DOUBLE) for tensor in model.crowding]
+            check(library().qml_predictor_set_crowding(self._handle, *numbers_of))
         if model.committee is not None:
             self._set_committee(*model.committee)
 
