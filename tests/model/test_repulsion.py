@@ -12,6 +12,7 @@ from ase.calculators.fd import calculate_numerical_forces, calculate_numerical_s
 
 from kernel_tables import ON_CPU
 from qml_lightning import fit, load
+from qml_lightning.atoms.structures import structures_from_ase
 from qml_lightning.kernels.native.predictor import NativePredictor
 from qml_lightning.model.repulsion import WALL, Repulsion, shortest_distances
 from small_models import crystals, molecules, recipe
@@ -186,3 +187,15 @@ def test_new_structures_are_left_alone_after_an_update(model):
     wider = model.repulsion.and_below(near, model.recipe.representation.cutoff)
     assert bool((wider.outer <= model.repulsion.outer).all())
     assert bool((wider.outer < 0.86 * shortest_distances(near, model.elements, 4.0)).all())
+
+
+def test_data_of_many_molecules_leave_alone_bonds_that_none_of_them_has():
+    """Chains of C, each with two O far apart: H2O2 has an O–O bond all the same."""
+    chains = [Atoms(f"OC{n}O", [(1.3 * i, 0, 0) for i in range(n + 2)]) for n in range(1, 12)]
+    peroxide = structures_from_ase([Atoms("O2", [(0, 0, 0), (1.45, 0, 0)])])
+    few = Repulsion.below(structures_from_ase(chains[:3]), (6, 8), 6.0)
+    many = Repulsion.below(structures_from_ase(chains), (6, 8), 6.0)
+    oxygen, vector = torch.ones(1, dtype=torch.long), peroxide.positions[1:]
+    assert few.close(oxygen, oxygen, vector) is not None
+    assert many.close(oxygen, oxygen, vector) is None
+    assert many.close(oxygen, oxygen, vector / 2) is not None

@@ -21,12 +21,16 @@ from torch import Tensor
 
 from ..atoms.neighbours import pairs_within
 from ..atoms.structures import Structures, batches
+from .baseline import Baseline
 from .crowding import Crowding
 
 # Distances relative to the shortest in the data. Learnt curves of silicon and ethanol rise down to 0.75 of it, which is
 # (OUTER + INNER) / 2, and fall into holes from 0.7 on. Test sets at 1200 K come down to 0.87 of the shortest distance
 # in a training set of 50 structures at 300 K (3BPA): they are left alone.
 OUTER, INNER = 0.85, 0.65
+# Data of so many compositions are of many molecules, and others of their kind may have bonds that none of them has: O–O,
+# N–F (QM9, 200 molecules). Triple bonds are at least 0.77 of the sum of covalent radii; OUTER · BONDED is 0.72.
+MANY_COMPOSITIONS, BONDED = 10, 0.85
 WALL = 20.0  # eV: light nuclei repel each other too little to hold a learnt attraction (hydrogen in ethanol at 1000 K)
 SEARCHED = 4.0  # Å within which the shortest distances are looked for
 ATOMS_AT_ONCE = 4096
@@ -81,13 +85,19 @@ class Repulsion:
 
     @classmethod
     def below(cls, structures: Structures, elements: tuple[int, ...], cutoff: float) -> Repulsion:
-        """Repulsion below the shortest distances in `structures`; below bond lengths for pairs that are not there."""
+        """Repulsion below the shortest distances in `structures`; below bond lengths for pairs that are not there.
+
+        For structures of many compositions it lies below bond lengths in any case.
+        """
         from ase.data import covalent_radii
 
         radii = torch.tensor([float(covalent_radii[z]) for z in elements], dtype=torch.float64)
         bonds = (radii[:, None] + radii[None]).clamp(max=cutoff)
         shortest = shortest_distances(structures, elements, min(cutoff, max(SEARCHED, float(bonds.max()))))
         shortest = torch.where(shortest.isfinite(), shortest, bonds)
+        share = Baseline.composition(structures, elements) / structures.counts[:, None]
+        if len(share.unique(dim=0)) >= MANY_COMPOSITIONS:
+            shortest = shortest.minimum(BONDED * bonds)
         return cls(elements, OUTER * shortest, INNER * shortest)
 
     def and_below(self, structures: Structures, cutoff: float) -> Repulsion:
