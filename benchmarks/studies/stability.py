@@ -180,7 +180,8 @@ def draw(told: list[Entry]) -> Any:
     drawing.title(left, "constant energy, 500 K", "a")
     drawing.title(right, "hot, with a thermostat", "b")
     for axes in (left, right):
-        axes.legend()
+        if axes.lines[axes is right :]:
+            axes.legend()
     return figure
 
 

@@ -29,9 +29,9 @@ def fitted():
 
 @pytest.fixture(scope="module")
 def model(fitted):
-    """A model with an onset right beyond the data, so that little compression is enough for the tests."""
+    """A model with an onset near the data, so that little compression is enough for the tests."""
     crowding = fitted.repulsion.crowding
-    near = crowding.at(crowding.most(crystals(20).structures, fitted.elements), 1.05, 30.0)
+    near = crowding.at(crowding.most(crystals(20).structures, fitted.elements), 1.3, 30.0)
     return replace(fitted, repulsion=replace(fitted.repulsion, crowding=near))
 
 
