@@ -14,7 +14,7 @@ from ..contract import FeatureMap
 from ..reference.pairs import UPPER, Pair, number, pair_of
 from .angles import atoms_of_tile, map_arguments, n_tiles, sine_and_cosine_of
 from .features import shares
-from .launch import divided, launch, padded
+from .launch import divided, launch, padded, registers
 from .runs import runs
 
 _UPPER = tl.constexpr(UPPER)
@@ -131,7 +131,7 @@ def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor,
     parts = shares(tiles, n_tiles(f))
     energy, slope = x.new_empty(2, parts, len(x)), x.new_empty(2, parts, *x.shape)
     arguments = map_arguments(f), x, pair_of(weights.contiguous()), energy, slope, len(x)
-    launch(_pair_energy_and_slope, (tiles, parts), *arguments, ATOMS=atoms)
+    launch(_pair_energy_and_slope, (tiles, parts), *arguments, **registers(168), ATOMS=atoms)
     return f.amplitude * _number(energy), f.amplitude * _number(slope)
 
 
