@@ -29,8 +29,8 @@ from .crowding import Crowding
 # in a training set of 50 structures at 300 K (3BPA): they are left alone.
 OUTER, INNER = 0.85, 0.65
 # Data of so many compositions are of many molecules, and others of their kind may have bonds that none of them has,
-# such as O–O and N–F (QM9, 200 molecules). Triple bonds are at least 0.77 of the sum of covalent radii; OUTER · BONDED is
-# 0.72.
+# such as O–O and N–F (QM9, 200 molecules). Triple bonds are at least 0.77 of the sum of covalent radii, and
+# OUTER · BONDED is 0.72.
 MANY_COMPOSITIONS, BONDED = 10, 0.85
 WALL = 20.0  # eV: light nuclei repel each other too little to hold a learnt attraction (hydrogen in ethanol at 1000 K)
 SEARCHED = 4.0  # Å within which the shortest distances are looked for
