@@ -103,8 +103,9 @@ def plan_fit(
 ) -> Plan:
     """Plan of a fit to `problem`: its solver, and whether each element gets weights of its own.
 
-    An iteration takes as long with own weights, and so does a prediction; the errors are those of a model with more
-    features (benchmarks/results/own_weights.json). A direct solution would take elements³ times as long.
+    A step of the iteration takes as long with own weights, and so does a prediction; there are more steps, and errors
+    fall as with more features (benchmarks/results/own_weights.json). A direct solution would take elements³ times as
+    long.
     """
     if not isinstance(recipe, Automatic):
         return _plan_of(problem, recipe, compute, keep)
