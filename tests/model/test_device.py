@@ -85,7 +85,7 @@ def test_a_prediction_waits_for_the_device_once_at_its_end(trained, monkeypatch)
 
     def counted(self, element, *rest):
         # the atoms of each element are found on the host, before anything is sent
-        monkeypatch.setattr("qml_lightning.model.predictor.atoms_of_elements", lambda *given: groups)
+        monkeypatch.setattr("qml_lightning.model.surroundings.atoms_of_elements", lambda *given: groups)
         groups = [(element == e).nonzero()[:, 0] for e in range(len(self.basis.elements))]
         with Waits() as waits, recorded() as launches:
             found = learnt(self, element, *rest)
@@ -125,9 +125,10 @@ def before_the_results(waits: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "wanted"),
     [
-        ("molecules", ["tolist", "nonzero"]),  # numbers of pairs, and of those that are too close
-        ("small cell", ["tolist", "nonzero"]),
-        ("large cell", ["__int__", "tolist", "nonzero"]),  # and first of candidates in its bins
+        # numbers of pairs, of those that are too close, and whether atoms are crowded
+        ("molecules", ["tolist", "nonzero", "__bool__"]),
+        ("small cell", ["tolist", "nonzero", "__bool__"]),
+        ("large cell", ["__int__", "tolist", "nonzero", "__bool__"]),  # and first of candidates in its bins
     ],
 )
 def test_a_batch_waits_for_numbers_that_shapes_need_and_for_its_results(kind, wanted, trained, on_device):
@@ -151,7 +152,7 @@ def test_a_step_with_a_kept_list_waits_for_its_numbers_and_results(trained, on_d
         predictor.predict(data.structures)
         del on_device[:]
         predictor.predict(data.structures)
-    assert before_the_results(on_device) == ["tolist", "nonzero", "nonzero"]
+    assert before_the_results(on_device) == ["tolist", "nonzero", "nonzero", "__bool__"]
 
 
 def test_environments_of_a_fit_wait_for_the_numbers_of_pairs_and_tangents(trained, on_device):

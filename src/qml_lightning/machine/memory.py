@@ -6,10 +6,12 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from ..errors import InputError, ResourceError
+
+if TYPE_CHECKING:
+    import torch
 
 GIB = 1024**3
 
@@ -31,6 +33,8 @@ def available_memory() -> int:
 
 def room_on(device: torch.device | str) -> int | None:
     """Bytes that are free on a device with a memory of its own; None: its memory is that of the host."""
+    import torch
+
     device = torch.device(device)
     on = torch.get_device_module(device)
     if not hasattr(on, "mem_get_info"):
