@@ -30,7 +30,7 @@ from qml_lightning.machine.files import atomic, write_atomically
 from qml_lightning.machine.memory import bytes_from
 from qml_lightning.machine.ranks import Ranks, joined
 from qml_lightning.model.baseline import Baseline
-from qml_lightning.model.basis import Basis
+from qml_lightning.model.basis import Basis, sample_environments
 from qml_lightning.model.potential import Model
 from qml_lightning.model.predictor import Predictor, forces_from
 from qml_lightning.model.projection import atoms_of_elements, lift, project
@@ -69,6 +69,7 @@ __all__ = [
     "gram_rate",
     "infrared",
     "instruction_set",
+    "invariants_of",
     "kept_rows",
     "kernels_in_use",
     "lammps_build",
@@ -255,6 +256,15 @@ def density_gradients(potential: Potential, structures: Structures) -> Tensor:
             total = (values * by_values[part.first : part.last]).sum()
         found.append(torch.einsum("ahk,znk->ahzn", torch.autograd.grad(total, moments)[0], p.mixing).flatten(2))
     return torch.cat(found)
+
+
+def invariants_of(basis: Basis, structures: Structures) -> list[Tensor]:
+    """Invariants of the density around the atoms of each element, (atoms, invariants, channels) in float64."""
+    random = np.random.default_rng(0)
+    arguments = basis.recipe.representation.arguments(len(basis.elements), basis.drawn)
+    samples = sample_environments(structures, basis.recipe, basis.drawn, random)
+    shape = arguments.n_invariants, arguments.n_channels
+    return [sample[:, arguments.pair_size :].unflatten(1, shape) for sample in samples]
 
 
 def untrained(structures: Structures, recipe: Recipe) -> Potential:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from ..harness.internals import (
     Basis,
     density_gradients,
     energy_gradients,
+    invariants_of,
     projected_environments,
     representations,
     with_axes,
@@ -102,6 +104,42 @@ def learnt_channels(power: float, n_features: int = 4096) -> MakeBasis:
         learnt = (root @ mixing.flatten(0, 1)).view_as(mixing)
         drawn = {**first.basis.drawn, "mixing": learnt * (mixing.norm() / learnt.norm())}
         return Basis.draw(data.structures, recipe, drawn)
+
+    return basis
+
+
+def channels_of_first_fit(drawn_for_each: int = 4, n_features: int = 4096) -> MakeBasis:
+    """The channels, of several times as many, that change the energy of a first fit most.
+
+    The share of a channel is the squared gradient by its invariants times their variance, as a part of that of all.
+    """
+
+    def basis(data: Dataset, recipe: Recipe) -> Basis:
+        n = recipe.representation.n_channels
+        wide = replace(recipe, representation=replace(recipe.representation, n_channels=drawn_for_each * n))
+        first, some = _first_fit(data, wide, n_features, ridge=1e-6), data.structures.select(torch.arange(50))
+        share = torch.zeros(drawn_for_each * n, dtype=torch.float64)
+        slopes, axes = energy_gradients(first, some), first.basis.projection.matrices
+        for invariants, matrix, slope in zip(invariants_of(first.basis, some), axes, slopes, strict=True):
+            by_entry = (slope @ matrix.T).square().mean(0)[-invariants[0].numel() :].view_as(invariants[0])
+            of_channels = (by_entry * invariants.var(0)).sum(0)
+            share += of_channels / of_channels.sum()
+        drawn, kept = first.basis.drawn, share.argsort(descending=True)[:n]
+        return Basis.draw(data.structures, recipe, {**drawn, "mixing": drawn["mixing"][:, :, kept].contiguous()})
+
+    return basis
+
+
+def heavy_tailed(degrees_of_freedom: int) -> MakeBasis:
+    """Frequencies with the lengths of Student's t instead of a Gaussian: the kernel is rougher."""
+
+    def basis(data: Dataset, recipe: Recipe) -> Basis:
+        found, random = Basis.draw(data.structures, recipe), np.random.default_rng([recipe.seed, 2])
+        maps = []
+        for one in found.maps:
+            longer = np.sqrt(degrees_of_freedom / random.chisquare(degrees_of_freedom, one.n_frequencies))
+            maps.append(replace(one, row_scale=one.row_scale * torch.from_numpy(longer)))
+        return replace(found, maps=tuple(maps))
 
     return basis
 
@@ -195,4 +233,10 @@ DENSITY_CHANGES = (
     Change("projection", "by gradients of a first fit, power 1/4", basis=informed(0.25, 4096)),
     Change("channels", "learnt from gradients of a first fit, power 1/2", basis=learnt_channels(0.5)),
     Change("channels", "learnt from gradients of a first fit, power 1", basis=learnt_channels(1.0)),
+    Change("channels", "64 of 256 that change the energy of a first fit most", basis=channels_of_first_fit()),
+    Change("channels", "64 of 256 that differ most", represented(n_candidates=256)),
+    Change("channels", "48 of 256 that differ most", represented(n_channels=48, n_candidates=256)),
+    Change("channels", "32 of 256 that differ most", represented(n_channels=32, n_candidates=256)),
+    Change("features", "frequencies of Student's t, 4 degrees of freedom", basis=heavy_tailed(4)),
+    Change("features", "frequencies of Student's t, 10 degrees of freedom", basis=heavy_tailed(10)),
 )

@@ -40,7 +40,7 @@ class Toy:
     cutoff: float = 4.0
     n_channels: int = 12
 
-    def draw(self, n_elements: int, seed: int) -> dict[str, Tensor]:
+    def draw(self, n_elements: int, seed: int, sample: object = None) -> dict[str, Tensor]:
         normal = np.random.default_rng([seed, 1]).standard_normal((self.n_channels, n_elements, 3))
         return {"weights": torch.from_numpy(normal)}
 

@@ -16,9 +16,12 @@ from ..machine.compute import Compute
 from .features import columns_of, draw_maps
 from .projection import Projection, directions, principal_axes
 from .recipe import Recipe
+from .representations import Representation
 
 # Atoms whose environments are in memory at once while the axes are sought.
 ATOMS_AT_ONCE = 2048
+# Environments of each element from which a representation chooses what to keep of what it drew.
+SAMPLES_TO_CHOOSE = 400
 # Recipe fields that decide the rows. The seed and the sample of environments do so only through what was drawn.
 BASIS_FIELDS = ("representation", "rank", "features", "size_exponent", "precision")
 
@@ -40,7 +43,7 @@ class Basis:
         `drawn`: tensors of the representation, if it is not to draw them.
         """
         if drawn is None:
-            drawn = recipe.representation.draw(len(structures.elements), recipe.seed)
+            drawn = draw_representation(structures, recipe)
         random = np.random.default_rng(recipe.seed)
         axes = principal_axes(directions(sample_environments(structures, recipe, drawn, random)), recipe.rank)
         maps = draw_maps(recipe.features, len(structures.elements), recipe.rank, random)
@@ -127,6 +130,16 @@ class ReadyBasis:
     def like(self, tensor: Tensor) -> Tensor:
         """`tensor` on the device and in the precision of the basis."""
         return tensor.to(self.projections)
+
+
+def draw_representation(structures: Structures, recipe: Recipe) -> dict[str, Tensor]:
+    """Tensors of the representation, drawn at random and chosen by a sample of the environments."""
+
+    def sample(representation: Representation, drawn: Mapping[str, Tensor]) -> list[Tensor]:
+        few = replace(recipe, representation=representation, projection_samples=SAMPLES_TO_CHOOSE)
+        return sample_environments(structures, few, drawn, np.random.default_rng([recipe.seed, 2]))
+
+    return recipe.representation.draw(len(structures.elements), recipe.seed, sample)
 
 
 def sample_environments(

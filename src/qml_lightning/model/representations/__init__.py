@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ...kernels import RepresentationArguments
 from . import density, fchl19
-from .density import Density
+from .density import Density, Sample
 from .fchl19 import FCHL19
 
 
@@ -29,8 +29,11 @@ class Representation(Protocol):
     def cutoff(self) -> float:
         """Largest distance of a neighbour that counts, in Å."""
 
-    def draw(self, n_elements: int, seed: int) -> dict[str, Tensor]:
-        """Tensors that belong to the representation, float64 on the CPU; they are stored with a model."""
+    def draw(self, n_elements: int, seed: int, sample: Sample | None = None) -> dict[str, Tensor]:
+        """Tensors that belong to the representation, float64 on the CPU; they are stored with a model.
+
+        `sample` gives environments of the data, for a representation that keeps what suits them.
+        """
         ...
 
     def shapes(self, n_elements: int) -> dict[str, tuple[int, ...]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -15,6 +15,9 @@ from ...errors import InputError
 from ...kernels import DensityArguments
 from ...kernels.harmonics import MOST_DEGREE, paths
 from ..fields import check_fields
+
+# Environments of each element of the data, (environments, size), by a representation with its tensors.
+Sample = Callable[["Density", Mapping[str, Tensor]], Sequence[Tensor]]
 
 INTERVALS = 256  # of the tables of radial functions: their error is below 1e-11
 CHANNEL_UNIT = 16  # channels come in whole vectors of any instruction set
@@ -42,6 +45,7 @@ class Density:
     first_centre: float = 0.7  # Å, of the Gaussians
     l_max: int = 3
     n_channels: int = 64
+    n_candidates: int = 0  # channels drawn, of which those are kept that differ most on the data; 0: all are kept
     # The three weights together set the kernel width that suits: forces of ethanol (900 structures, 8192 features) are
     # 9.7, 9.1 and 9.8 meV/Å with twice these weights, with these and with half of them.
     pair_weight: float = 1.7
@@ -62,6 +66,11 @@ class Density:
             raise InputError(f"Spherical harmonics go up to degree {MOST_DEGREE}, got l_max = {self.l_max}.")
         if self.n_channels < 1 or self.n_channels % CHANNEL_UNIT:
             raise InputError(f"The number of channels is a multiple of {CHANNEL_UNIT}, got {self.n_channels}.")
+        if self.n_candidates and (self.n_candidates < self.n_channels or self.n_candidates % CHANNEL_UNIT):
+            raise InputError(
+                f"The channels are chosen from a multiple of {CHANNEL_UNIT} candidates, at least as many as there are "
+                f"channels ({self.n_channels}), got {self.n_candidates}."
+            )
 
     def within(self, cutoff: float) -> Density:
         """This representation with another cutoff, in Å; that of the density and all widths follow it."""
@@ -71,16 +80,23 @@ class Density:
 
     def describe(self) -> str:
         """Parameters in words, for people."""
+        of_candidates = f" of {self.n_candidates}" if self.n_candidates else ""
         return (
             f"density invariants, cutoffs {self.cutoff:g} and {self.density_cutoff:g} Å, {self.n_pair} + "
-            f"{self.n_radial} radial functions, {self.n_channels} channels, l ≤ {self.l_max}"
+            f"{self.n_radial} radial functions, {self.n_channels}{of_candidates} channels, l ≤ {self.l_max}"
         )
 
-    def draw(self, n_elements: int, seed: int) -> dict[str, Tensor]:
+    def draw(self, n_elements: int, seed: int, sample: Sample | None = None) -> dict[str, Tensor]:
         """Mixing of elements and radial functions into channels, tables of the radial functions, weights.
 
         Only the mixing is random. The rest is stored as well, so that a model needs no formula to be read.
+        `sample` tells which candidates differ most; without it, the first ones are taken.
         """
+        if sample is not None and self.n_candidates:
+            wide = replace(self, n_channels=self.n_candidates, n_candidates=0)
+            drawn = wide.draw(n_elements, seed)
+            kept = distinct_channels(wide.arguments(n_elements, drawn), sample(wide, drawn), self.n_channels)
+            return {**drawn, "mixing": drawn["mixing"][:, :, kept].contiguous()}
         random = np.random.default_rng([seed, 1])
         normal = random.standard_normal((n_elements, self.n_radial, self.n_channels))
         pair = self._functions(self.n_pair, self.pair_width, self.pair_decay, self.cutoff)
@@ -159,8 +175,30 @@ def hermite_table(functions: Callable[[Tensor], Tensor], cutoff: float) -> Tenso
     )
 
 
+def distinct_channels(p: DensityArguments, samples: Sequence[Tensor], n: int) -> Tensor:
+    """The `n` channels whose invariants spread most beyond what the channels before them explain, (n,).
+
+    Pivots of the covariance of the channels over the environments of all elements, (environments, size) for each.
+    """
+    rest = torch.zeros(p.n_channels, p.n_channels, dtype=torch.float64)
+    for sample in samples:
+        invariants = (sample - sample.mean(0))[:, p.pair_size :].reshape(-1, p.n_channels)
+        rest += invariants.T @ invariants / max(len(sample), 1)
+    kept: list[int] = []
+    for _ in range(n):
+        spread = rest.diagonal().clone()
+        spread[kept] = -math.inf
+        best = int(spread.argmax())
+        kept.append(best)
+        if spread[best] > 0:
+            rest -= torch.outer(rest[best], rest[best]) / spread[best]
+    return torch.tensor(kept)
+
+
 # Two ranges: the data tell which suits them. Forces of toluene are a tenth better with the long one, those of aspirin
 # with the short one (200 structures, 4096 features).
-DENSITY = Density()
+# 48 channels of 256 candidates are better than 64 drawn at random, by 2 % for the forces of aspirin, 6 % for those of
+# malonaldehyde and 10 % for those of toluene (400 structures, 8192 features), and predict faster.
+DENSITY = Density(n_channels=48, n_candidates=256)
 SHORT_DENSITY = replace(DENSITY, cutoff=5.0, density_cutoff=5.0, pair_width=0.55, width=0.55)
 PRESETS = {"density": DENSITY, "density-short": SHORT_DENSITY}

@@ -66,7 +66,7 @@ class FCHL19:
         radial = f"{self.n_radial2} + {self.n_radial3} radial functions"
         return f"FCHL19, cutoff {self.cutoff:g} Å, {radial}, angular {self.angular} of {self.n_angular}"
 
-    def draw(self, n_elements: int, seed: int) -> dict[str, Tensor]:
+    def draw(self, n_elements: int, seed: int, sample: object = None) -> dict[str, Tensor]:
         """No tensors: nothing in FCHL19 is random."""
         return {}
 

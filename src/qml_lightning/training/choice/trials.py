@@ -17,7 +17,7 @@ from ...linear.direct import dual_rows, inner_products, ridge_path
 from ...linear.normal_equations import Part, Rows, as_gram
 from ...machine.compute import Compute
 from ...machine.progress import Progress, silent
-from ...model.basis import Basis, ReadyBasis, sample_environments
+from ...model.basis import Basis, ReadyBasis, draw_representation, sample_environments
 from ...model.features import draw_maps
 from ...model.projection import Directions, directions, principal_axes
 from ...model.recipe import Recipe
@@ -72,6 +72,7 @@ class TrialData:
     problem: Problem
     seed: int
     known: dict[Representation, list[Directions]] = field(default_factory=dict)
+    tensors: dict[Representation, dict[str, Tensor]] = field(default_factory=dict)
 
     @cached_property
     def order(self) -> Tensor:
@@ -93,7 +94,9 @@ class TrialData:
 
     def drawn(self, recipe: Recipe) -> dict[str, Tensor]:
         """Random tensors of the representation, which are those of the fit."""
-        return recipe.representation.draw(len(self.problem.elements), recipe.seed)
+        if recipe.representation not in self.tensors:
+            self.tensors[recipe.representation] = draw_representation(self.problem.structures, recipe)
+        return self.tensors[recipe.representation]
 
     def directions(self, recipe: Recipe) -> list[Directions]:
         """Principal directions of each element, which the fit itself will find: no labels are used for them."""
