@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 from ase import Atoms
 from ase.build import bulk
@@ -17,7 +18,9 @@ from qml_lightning.atoms.structures import structures_from_ase
 from qml_lightning.errors import InputError
 from qml_lightning.kernels import kernels_for
 from qml_lightning.kernels.harmonics import coupling, harmonics, of_degree, paths
-from qml_lightning.model.representations.density import Density, hermite_table
+from qml_lightning.model.basis import Basis, draw_representation
+from qml_lightning.model.recipe import Recipe
+from qml_lightning.model.representations.density import Density, distinct_channels, hermite_table
 from qml_lightning.model.representations.fchl19 import COSINE_SERIES
 from structures_for_tests import kinds, rattled
 
@@ -201,6 +204,47 @@ def test_environments_that_share_all_distances_and_angles_are_told_apart(kernels
     assert (fchl19[0] - fchl19[1]).abs().max() < 1e-12
 
 
+# ---- channels --------------------------------------------------------------------------------------------------------
+
+
+def sample_of(p, n: int = 60) -> torch.Tensor:
+    return torch.from_numpy(np.random.default_rng(0).standard_normal((n, p.size)) * np.linspace(1, 3, p.size))
+
+
+def test_distinct_channels_are_the_pivots_of_a_qr_decomposition():
+    p = SMALL.arguments(1, SMALL.draw(1, 0))
+    sample = sample_of(p)
+    rows = (sample - sample.mean(0))[:, p.pair_size :].reshape(-1, p.n_channels)
+    pivots = scipy.linalg.qr(rows.numpy(), mode="r", pivoting=True)[1]
+    assert distinct_channels(p, [sample], 10).tolist() == pivots[:10].tolist()
+
+
+def test_a_copy_of_a_channel_is_taken_last():
+    p = SMALL.arguments(1, SMALL.draw(1, 0))
+    sample = sample_of(p)
+    channels = sample[:, p.pair_size :].unflatten(1, (p.n_invariants, p.n_channels))
+    channels[:, :, 5] = channels[:, :, 11]  # a view: the sample changes
+    assert distinct_channels(p, [sample], p.n_channels)[-1] in (5, 11)
+
+
+def test_environments_that_are_all_alike_keep_the_first_channels():
+    p = SMALL.arguments(1, SMALL.draw(1, 0))
+    assert distinct_channels(p, [sample_of(p, 1)], 4).tolist() == [0, 1, 2, 3]
+
+
+def test_a_basis_keeps_some_of_the_candidates_and_the_same_seed_keeps_the_same():
+    structures = structures_from_ase([rattled(atoms, seed) for seed, atoms in enumerate(kinds().values())])
+    wide = replace(SMALL, n_candidates=64)
+    n, recipe = len(structures.elements), Recipe(wide, rank=8)
+    basis = Basis.draw(structures, recipe)
+    candidates = replace(SMALL, n_channels=64).draw(n, recipe.seed)["mixing"]
+    of_candidates = (basis.drawn["mixing"][..., None] == candidates[:, :, None]).all((0, 1))
+    assert of_candidates.sum(1).tolist() == [1] * 16
+    assert of_candidates.any(0)[16:].any()  # not just the first ones
+    assert {name: tuple(one.shape) for name, one in basis.drawn.items()} == wide.shapes(n)
+    assert torch.equal(basis.drawn["mixing"], draw_representation(structures, recipe)["mixing"])
+
+
 # ---- parameters ------------------------------------------------------------------------------------------------------
 
 
@@ -215,6 +259,8 @@ def test_the_size_grows_in_proportion_to_the_number_of_elements():
         ({"density_cutoff": 7.0}, "no further than pairs"),
         ({"l_max": 4}, "degree 3"),
         ({"n_channels": 20}, "multiple of 16"),
+        ({"n_candidates": 8}, "at least as many as there are channels"),
+        ({"n_candidates": 40}, "multiple of 16 candidates"),
         ({"width": 0.0}, "width > 0"),
     ],
 )
