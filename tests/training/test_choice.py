@@ -20,7 +20,7 @@ from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.memory import Memory
 from qml_lightning.model.baseline import fit_baseline
 from qml_lightning.model.recipe import CHOOSABLE, DEFAULT, Automatic, Recipe
-from qml_lightning.model.representations import WITH_FORCES
+from qml_lightning.model.representations import SHORT_RANGE, WITH_FORCES
 from qml_lightning.model.representations.fchl19 import ENERGIES_SERIES
 from qml_lightning.training import environments as environments_module
 from qml_lightning.training.choice import rules, search, trials
@@ -160,6 +160,13 @@ def test_the_same_seed_chooses_the_same(ethanol, chosen):
     again = choose(problem_of(ethanol), bad())
     assert again.recipe == chosen.recipe
     assert again.evidence | {"seconds": 0} == chosen.evidence | {"seconds": 0}
+
+
+@pytest.mark.parametrize(("more", "short"), [(1.0, False), (-1.0, True)])
+def test_a_short_range_is_chosen_if_it_is_better_by_enough(ethanol, monkeypatch, more, short):
+    monkeypatch.setattr(rules, "MORE_FOR_SHORT_RANGE", more)
+    start = Automatic(replace(DEFAULT, features=replace(DEFAULT.features, n_features=256)), ("representation", "ridge"))
+    assert (choose(problem_of(ethanol), start).recipe.representation in SHORT_RANGE) == short
 
 
 @pytest.mark.parametrize("name", CHOOSABLE[1:])

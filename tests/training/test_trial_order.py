@@ -57,6 +57,8 @@ def told(*trials, best) -> str:
         "trials": list(trials),
         "judges": {"structures": 10, "more_energies": 0},
         "least_gain": 0.04,
+        "least_gain_of_width": 0.05,
+        "more_for": {"density-short": 0.08},
     }
     console = Console(width=140)
     with console.capture() as captured:
@@ -76,3 +78,14 @@ def test_a_better_row_that_is_not_chosen_says_why():
     page = told(trial(10.0, 1e-7, -3.02), trial(100.0, 1e-7, -3.2), best, best=best)
     assert "better by 2.0%: chance below 4%" in page
     assert "ridge too small for the fit" in page
+
+
+def test_another_width_and_a_shorter_range_need_a_larger_gain():
+    best = trial(30.0, 1e-7, -3.0)
+    wider, shorter = (
+        {**best, "score": -3.045, "sigma": 99.0},
+        {**best, "score": -3.1, "representation": "density-short"},
+    )
+    page = told(wider, shorter, best, best=best)
+    assert "better by 4.5%: chance below 5%" in page
+    assert "better by 10.0%: chance below 12%" in page

@@ -156,7 +156,11 @@ def verdict(trial: dict[str, Any], choice: dict[str, Any]) -> str:
     """`chosen`, or the reason why a trial that is better was not."""
     if trial == choice["best"]:
         return "chosen"
-    gain, least = choice["best"]["score"] - trial["score"], choice.get("least_gain", 0.0)
-    if gain <= 0:
+    best, least = choice["best"], choice.get("least_gain", 0.0)
+    if (gain := best["score"] - trial["score"]) <= 0:
         return ""
+    if trial["sigma"] != best["sigma"]:
+        least = choice.get("least_gain_of_width", least)
+    if trial["representation"] != best["representation"]:
+        least += choice.get("more_for", {}).get(trial["representation"], 0.0)
     return f"better by {gain:.1%}: chance below {least:.0%}" if gain < least else "ridge too small for the fit"

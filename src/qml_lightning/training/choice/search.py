@@ -13,7 +13,7 @@ from ...linear.ridge import Ridge
 from ...machine.compute import Compute
 from ...machine.progress import Progress, silent
 from ...model.recipe import Automatic, Recipe
-from ...model.representations import ENERGIES_ALONE, WITH_FORCES, Representation
+from ...model.representations import ENERGIES_ALONE, PRESETS, SHORT_RANGE, WITH_FORCES, Representation
 from ..chosen import Chosen
 from ..costs import batch_limit
 from ..problem import Problem
@@ -76,6 +76,8 @@ def choose(
         "predicted": trend.errors_after(plan.growth, trial.errors),
         "uncertainties": trend.uncertainties_after(plan.growth, trial),
         "least_gain": least_gain,
+        "least_gain_of_width": max(least_gain, rules.LEAST_GAIN_OF_WIDTH),
+        "more_for": {name: rules.MORE_FOR_SHORT_RANGE for name, one in PRESETS.items() if one in SHORT_RANGE},
         "apart": problem.groups is not None and len(set(problem.groups.tolist())) > 1,  # held out by groups
         "least_ridge": least,
         "trials": [asdict(one) for one in trials.done.values() if math.isfinite(one.score)],
@@ -202,7 +204,7 @@ class _Search:
         for name, steps in ((name, self._steps(name)) for name in ORDER if name in self.free):
             here = [partial(self._after, step) for step in steps]
             needed = max(least_gain, rules.LEAST_GAIN_OF_WIDTH) if name == "sigma" else least_gain
-            recipe = _downhill(self._score, recipe, here, needed)
+            recipe = _downhill(self._score_by_range, recipe, here, needed)
         return recipe
 
     def _steps(self, name: str) -> list[Step]:
@@ -229,6 +231,10 @@ class _Search:
     def with_best_ridge(self, recipe: Recipe) -> Recipe:
         """The recipe with the best ridge, or as it is if the ridge is given."""
         return best_ridge(self._score, recipe, self._least_ridge(recipe)) if "ridge" in self.free else recipe
+
+    def _score_by_range(self, recipe: Recipe) -> float:
+        """Score with which recipes are compared: a short range has to be better by more."""
+        return self._score(recipe) + (recipe.representation in SHORT_RANGE) * rules.MORE_FOR_SHORT_RANGE
 
     def _score(self, recipe: Recipe) -> float:
         """Score of the trial; infinite if its ridge is too small."""
