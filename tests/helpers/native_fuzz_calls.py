@@ -167,7 +167,7 @@ def tangent_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
 
 FCHL19_LENGTHS = ("n_radial2", "n_radial3", "n_angular")
 FCHL19_WORDS = {"cutoff": (0.0, -1.0, 1e200), "eta2": (0.0, -1.0), "eta3": (0.0, 1e6), "cutoff_power": (0, 3),
-                "angular": (2, -1), "n_elements": (0,), "threads": (0,), "kind": (2, -1)}  # fmt: skip
+                "angular": (2, -1), "n_elements": (0, 119), "threads": (0,), "kind": (2, -1)}  # fmt: skip
 
 
 def drawn_parameters(random: np.random.Generator) -> tuple[dict[str, object], FCHL19Arguments]:
@@ -479,6 +479,7 @@ def small_calls(random: np.random.Generator) -> None:
         ("qml_representation_size", given, p.size),
         ("qml_representation_size", {**given, "kind": 7}, -1),
         ("qml_representation_size", {**given, "parameters": {**parameters, "n_elements": 2**31 - 1}}, -1),
+        ("qml_representation_size", {**given, "parameters": {**parameters, "n_elements": 119, "n_radial3": 0}}, -1),
         ("qml_representation_size", {**given, "parameters": {**parameters, "n_radial3": -5}}, -1),
         ("qml_predictor_lists_made", None, 0),
         ("qml_predictor_n_elements", None, 0),
