@@ -60,12 +60,13 @@ wheel: setup
 # Python and torch are not built so: of them the runtime is told to ask nothing. --capture=sys lets its report through. It
 # keeps what is freed for a while, to catch who still uses it: so how much memory is in use is not asked here, nor what
 # happens when it runs out, where the runtime itself ends the process.
+# Threads that wait sleep (passive) instead of taking a core from those that work.
 SANITIZED_SET ?= baseline
 sanitize: setup
 	cmake -S . -B build/sanitized -G Ninja -DQML_SANITIZE="address;undefined" -DQML_INSTRUCTION_SETS="$(SANITIZED_SET)"
 	cmake --build build/sanitized
 	QML_LIGHTNING_LIBRARY=build/sanitized/libqml_lightning.so ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
-	UBSAN_OPTIONS=print_stacktrace=1 \
+	UBSAN_OPTIONS=print_stacktrace=1 OMP_WAIT_POLICY=passive \
 	LD_PRELOAD="$$($(CXX) -print-file-name=libasan.so) $$($(CXX) -print-file-name=libubsan.so)" \
 	$(BIN)/python -m pytest --capture=sys tests/kernels --ignore-glob='*test_triton*' \
 	--deselect tests/kernels/test_native_predictor.py::test_a_thousand_steps_take_no_more_memory_than_the_first_ones \

@@ -41,8 +41,7 @@ from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
 from qml_lightning.training.judgement import Outliers
-from qml_lightning.training.outliers import OutlierSearch
-from qml_lightning.training.outliers import find_outliers as find_outliers_of
+from qml_lightning.training.outliers import OutlierSearch, named
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.direct import equations_of, solved
 
@@ -115,10 +114,17 @@ def ranks_of_torchrun() -> AbstractContextManager[Ranks | None]:
     return joined(torch.device("cpu"))
 
 
-def find_outliers(data: Dataset, search: OutlierSearch | None = None) -> Outliers:
-    """Structures of `data` whose labels contradict a fit to the others; `search`: made for the same structures."""
+def find_outliers(
+    data: Dataset, search: OutlierSearch | None = None, frame: int | None = None
+) -> tuple[Outliers, float | None]:
+    """Structures of `data` whose labels contradict a fit to the others, and by how much a frame leads all others.
+
+    `search`: made for the same structures.
+    """
     problem = Problem.of(data)
-    return find_outliers_of(problem) if search is None else search.with_labels(problem).outliers()
+    search = OutlierSearch.of(problem, Compute()) if search is None else search.with_labels(problem)
+    judgements = search.judgements()
+    return named(judgements), None if frame is None else max(judged.lead(frame) for judged in judgements)
 
 
 def outlier_search(data: Dataset) -> OutlierSearch:

@@ -47,7 +47,7 @@ int64_t qml_representation_size(const qml_representation *representation);
 enum { QML_ANGULAR_PAIR = 0, QML_ANGULAR_SERIES = 1 };
 
 typedef struct {
-  int32_t n_elements;
+  int32_t n_elements;         /* 1 ... 118 */
   int32_t n_radial2;          /* grid points of the two-body part */
   int32_t n_radial3;          /* grid points of the three-body part */
   int32_t n_angular;          /* angular functions per radial one: 2 for the pair, N for the series cos(n theta), n < N */
@@ -71,7 +71,7 @@ typedef struct {
 #define QML_DENSITY_PADDING 16
 
 typedef struct {
-  int32_t n_elements;
+  int32_t n_elements;         /* 1 ... 118 */
   int32_t n_pair;             /* radial functions of pairs */
   int32_t n_radial;           /* radial functions of the density */
   int32_t l_max;              /* 0 ... 3 */

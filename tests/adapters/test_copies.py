@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import multiprocessing
 import pickle
-from concurrent.futures import ProcessPoolExecutor
+import threading
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -36,12 +38,19 @@ def frames() -> list[Atoms]:
     return [Atoms(z.tolist(), r.numpy()) for z, r in zip(numbers, cut)]
 
 
+def forces_of(calculator, atoms: Atoms) -> np.ndarray:
+    atoms.calc = calculator
+    return np.append(atoms.get_forces(), atoms.get_potential_energy())
+
+
 def forces(calculator) -> np.ndarray:
-    found = []
-    for atoms in frames():
-        atoms.calc = calculator
-        found.append(np.append(atoms.get_forces(), atoms.get_potential_energy()))
-    return np.array(found)
+    return np.array([forces_of(calculator, atoms) for atoms in frames()])
+
+
+def in_a_thread(work) -> None:
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
 
 
 def test_copies_before_and_after_a_prediction_give_the_same_numbers(calculator):
@@ -118,6 +127,41 @@ def test_other_processes_give_the_same_numbers(calculator, method):
     if method == "fork":
         assert threads == 1
     assert torch.get_num_threads() == before
+
+
+def test_threads_that_share_a_calculator_have_the_numbers_of_their_own_atoms(calculator, monkeypatch):
+    atoms = [frames()[0] for _ in range(2)]
+    atoms[1].rattle(0.1, seed=1)
+    wanted = [forces_of(calculator, one) for one in atoms]
+    alone, both = calculator.calculate, threading.Barrier(2)
+
+    def calculate(*given) -> None:
+        """The calculation, and then a wait for the other thread, which comes by only if it need not take its turn."""
+        alone(*given)
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(timeout=0.2)
+
+    monkeypatch.setattr(calculator, "calculate", calculate)
+    with ThreadPoolExecutor(2) as pool:
+        found = list(pool.map(lambda one: forces_of(calculator, one), atoms))
+    for one, right in zip(found, wanted):
+        np.testing.assert_allclose(one, right, rtol=1e-9, atol=1e-9)
+
+
+def test_a_forked_process_does_not_wait_for_the_turn_of_its_parent(calculator):
+    if "fork" not in multiprocessing.get_all_start_methods():
+        pytest.skip("this system has no fork")
+    wanted = forces(calculator)
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    with calculator._turn:  # held by a thread that the child does not have
+        child = context.Process(target=in_a_thread, args=(lambda: queue.put(forces(calculator)),))
+        child.start()
+        child.join(120)
+    hung = child.is_alive()
+    child.kill()
+    assert not hung
+    np.testing.assert_allclose(queue.get(), wanted, rtol=1e-9, atol=1e-9)
 
 
 def test_a_forked_process_lists_its_own_neighbours(calculator):

@@ -81,7 +81,9 @@ def ways_to_break(call: Call, random: np.random.Generator) -> list[tuple[str, st
         value = dict_at(call.arguments, name)
         if key in call.words and not (key == "weights" and ".parameters." in name):  # those of a model
             out += [(name, "wrong", word) for word in call.words[key]]
-        if isinstance(value, (np.ndarray, dict)) and key not in call.optional:
+        # without numbers there is nothing to point to
+        points = isinstance(value, dict) or (isinstance(value, np.ndarray) and value.size > 0)
+        if points and key not in call.optional:
             out.append((name, "null", None))
         if isinstance(value, float):
             out += [(name, "not finite", bad) for bad in (math.nan, math.inf, -math.inf)]

@@ -167,7 +167,7 @@ def tangent_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
 
 FCHL19_LENGTHS = ("n_radial2", "n_radial3", "n_angular")
 FCHL19_WORDS = {"cutoff": (0.0, -1.0, 1e200), "eta2": (0.0, -1.0), "eta3": (0.0, 1e6), "cutoff_power": (0, 3),
-                "angular": (2, -1), "n_elements": (0,), "threads": (0,), "kind": (2, -1)}  # fmt: skip
+                "angular": (2, -1), "n_elements": (0, 119), "threads": (0,), "kind": (2, -1)}  # fmt: skip
 
 
 def drawn_parameters(random: np.random.Generator) -> tuple[dict[str, object], FCHL19Arguments]:
@@ -217,8 +217,6 @@ def environment_calls(suffix: str, random: np.random.Generator) -> Iterator[Call
     words = {**wrong, "vectors": (too_short,)}
     rules = {"words": words, "lengths": lengths, "ordered": ("segments",),
              "at_most": {"centre_element": p.n_elements - 1}}  # fmt: skip
-    # without numbers there is nothing to point to
-    empty = ("out", "cotangent", "projections") if p.size == 0 else ()
 
     def right(name: str, wanted: torch.Tensor) -> Callable[[dict[str, np.ndarray]], None]:
         return lambda out: close(out["out"], wanted, name)
@@ -227,19 +225,19 @@ def environment_calls(suffix: str, random: np.random.Generator) -> Iterator[Call
         return random.normal(size=shape).astype(real)
 
     yield Call(f"qml_environments_{suffix}", {**shared, "out": output(n_atoms, p.size), "threads": 2}, ("out",),
-               right("representation", reference.environments(p, n_atoms, s, v)), optional=empty, **rules)  # fmt: skip
+               right("representation", reference.environments(p, n_atoms, s, v)), **rules)  # fmt: skip
     pulled = reference.environments_pullback(p, n_atoms, s, v, torch.from_numpy(cotangent).double())
     yield Call(f"qml_environments_pullback_{suffix}",
                {**shared, "cotangent": cotangent, "out": output(len(vectors), 3), "threads": 2}, ("out",),
                right("pullback", pulled),
-               optional=empty[1:], **rules)  # fmt: skip
+               **rules)  # fmt: skip
     exact = reference.environments_jacobian(
         p, n_atoms, s, v, torch.from_numpy(element), torch.from_numpy(projections).double()
     )
     yield Call(f"qml_environments_jacobian_{suffix}",
                {**shared, "centre_element": element, "rank": rank, "projections": projections,
                 "out": output(len(vectors), 3, rank), "threads": 2}, ("out",),
-               right("Jacobian", exact), optional=empty[1:], **rules)  # fmt: skip
+               right("Jacobian", exact), **rules)  # fmt: skip
 
 
 # ---- predictor -------------------------------------------------------------------------------------------------------
@@ -347,7 +345,6 @@ def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
                        "maps": (None, *broken_maps),
                        "weights": (None, [None] * p.n_elements, [np.full_like(weights[0], math.nan)] * p.n_elements),
                        })  # fmt: skip
-    call.optional = ("projections",) if p.size == 0 else ()
     yield call
 
 
@@ -479,6 +476,7 @@ def small_calls(random: np.random.Generator) -> None:
         ("qml_representation_size", given, p.size),
         ("qml_representation_size", {**given, "kind": 7}, -1),
         ("qml_representation_size", {**given, "parameters": {**parameters, "n_elements": 2**31 - 1}}, -1),
+        ("qml_representation_size", {**given, "parameters": {**parameters, "n_elements": 119, "n_radial3": 0}}, -1),
         ("qml_representation_size", {**given, "parameters": {**parameters, "n_radial3": -5}}, -1),
         ("qml_predictor_lists_made", None, 0),
         ("qml_predictor_n_elements", None, 0),

@@ -10,9 +10,9 @@ from qml_lightning.kernels.native.library import DensityStruct
 from qml_lightning.model.representations.density import Density
 
 # A wrong number of one of these cannot be noticed: it only means longer arrays than there are.
-LENGTHS = ("n_elements", "n_pair", "n_radial", "n_channels", "n_intervals")
+LENGTHS = ("n_pair", "n_radial", "n_channels", "n_intervals")
 WORDS = {"cutoff": (0.0, -1.0, 1e200), "pair_cutoff": (0.0, 0.5), "l_max": (4, -1), "n_invariants": (0, 99),
-         "n_channels": (0, 17), "threads": (0,), "kind": (2, -1)}  # fmt: skip
+         "n_channels": (0, 17), "n_elements": (0, 119), "threads": (0,), "kind": (2, -1)}  # fmt: skip
 
 
 def drawn_density(random: np.random.Generator, real: type) -> tuple[dict[str, object], DensityArguments]:

@@ -99,6 +99,17 @@ def test_clean_frames_are_no_outliers(ethanol):
     assert not found.found
 
 
+def test_a_frame_leads_by_its_residual_over_the_largest_of_the_others(ethanol):
+    bad = damaged(ethanol, BAD, "energy + 1 eV")
+    first, second = OutlierSearch.of(Problem.of(bad), Compute()).judgements()
+    energies = second.sized[second.kind == list(second.problem.targets).index("energies")].abs()
+    assert int(energies.argmax()) == BAD  # the second fit judges energies alone, one of each frame
+    largest, next_largest, *_ = energies.sort(descending=True).values.tolist()
+    assert second.lead(BAD) == pytest.approx(largest / next_largest)
+    assert second.lead(5) == pytest.approx(float(energies[5]) / largest)
+    assert first.lead(BAD) > 1.0 > second.lead(5)
+
+
 def test_structures_beyond_the_small_fits_are_judged_by_both_of_them(ethanol, monkeypatch):
     monkeypatch.setattr(outliers, "MOST_ROWS", 1)
     search = OutlierSearch.of(Problem.of(ethanol), Compute())

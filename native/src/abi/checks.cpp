@@ -41,6 +41,11 @@ void require_size(const char *function, const char *name, int64_t size, int64_t 
          (long long)size);
 }
 
+void require_n_elements(const char *function, int32_t n_elements) {
+  if (n_elements < 1 || n_elements > heaviest)
+    fail(QML_BAD_ARGUMENT, "%s: n_elements must lie within 1 ... %d, got %d.", function, heaviest, n_elements);
+}
+
 void require_threads(const char *function, int32_t threads) {
   if (threads < 1 || threads > most_threads)
     fail(QML_BAD_ARGUMENT, "%s: threads must lie within 1 ... %d, got %d.", function, most_threads, threads);

@@ -11,10 +11,14 @@ namespace qml {
 constexpr double shortest_distance = 0.1; // A
 // Beyond this a coordinate is a mistake, and fractions of it mean nothing.
 constexpr double farthest = 1e9; // A
+// Largest atomic number, hence as many elements as there are.
+constexpr int heaviest = 118;
 
 // A pointer to `size` values.
 void require(const char *function, const char *name, const void *pointer, int64_t size);
 void require_size(const char *function, const char *name, int64_t size, int64_t least = 0);
+// Number of elements of a representation.
+void require_n_elements(const char *function, int32_t n_elements);
 void require_threads(const char *function, int32_t threads);
 // Number of values in an array of these dimensions. Fails where no memory holds them: so no product of sizes that
 // follows can overflow.

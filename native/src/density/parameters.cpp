@@ -34,7 +34,7 @@ template <class real> void require_arrays(const char *function, const qml_densit
 
 RepresentationShape check(const char *function, const void *parameters, int bits) {
   const qml_density &p = *static_cast<const qml_density *>(parameters);
-  require_size(function, "n_elements", p.n_elements, 1);
+  require_n_elements(function, p.n_elements);
   require_size(function, "n_pair", p.n_pair);
   require_size(function, "n_radial", p.n_radial, 1);
   require_size(function, "n_intervals", p.n_intervals, 1);

@@ -10,7 +10,7 @@ namespace {
 
 RepresentationShape check(const char *function, const void *parameters, int) {
   const qml_fchl19 *p = static_cast<const qml_fchl19 *>(parameters);
-  require_size(function, "n_elements", p->n_elements, 1);
+  require_n_elements(function, p->n_elements);
   require_size(function, "n_radial2", p->n_radial2);
   require_size(function, "n_radial3", p->n_radial3);
   require_size(function, "n_angular", p->n_angular, 1);

@@ -11,7 +11,6 @@ namespace {
 
 const char format[] = "qml-lightning";
 constexpr int64_t newest_version = 5;
-constexpr int64_t heaviest = 118; // atomic number
 
 std::vector<int32_t> read_elements(const TensorFile &file) {
   const Json *elements = file.header().find("elements");

@@ -10,8 +10,6 @@
 namespace qml {
 namespace {
 
-constexpr int heaviest = 118; // atomic number
-
 // Predictors that exist. A handle that was destroyed, or never made, is refused instead of followed, and one that is in
 // use lives until its call returns.
 class Registry {

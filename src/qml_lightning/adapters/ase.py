@@ -13,6 +13,7 @@ from ase.stress import full_3x3_to_voigt_6_stress
 
 from ..atoms.structures import structures_from_ase
 from ..errors import InputError
+from ..machine.turns import Turn
 from ..model.committee import NO_COMMITTEE
 from ..model.potential import Model, Potential
 from ..model.recipe import Precision
@@ -59,6 +60,7 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
         if isinstance(model, str | Path):
             parameters["model"] = str(model)
         super().__init__(**parameters)  # type: ignore[no-untyped-call]
+        self._turn = Turn()
         self.uncertainty = uncertainty
         if uncertainty:
             self.implemented_properties = [*self.implemented_properties, *UNCERTAINTIES]
@@ -72,6 +74,11 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
     @property
     def lists_made(self) -> int:
         return self.predictor.lists_made
+
+    def get_property(self, name: str, atoms: Atoms | None = None, allow_calculation: bool = True) -> Any:
+        """A result for `atoms`. Threads that share the calculator take turns: it keeps the results of one system."""
+        with self._turn:
+            return super().get_property(name, atoms, allow_calculation)  # type: ignore[no-untyped-call]
 
     def calculate(
         self,

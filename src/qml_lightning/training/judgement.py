@@ -204,6 +204,15 @@ class Judged:
             out["forces", "net"] = max(least, out["forces", "net"])
         return {key: self.statistics[key] / threshold for key, threshold in out.items()}
 
+    def lead(self, structure: int) -> float:
+        """Largest statistic of a structure, by its number in the problem, over the largest of all other structures.
+
+        No threshold names a structure whose lead is below 1 without a false alarm.
+        """
+        own = self.index == structure
+        judged = [self.statistics[key] for key in self.excess]
+        return max(float(x[own].max() / x[~own].max().clamp(min=1e-300)) for x in judged)
+
     def worst(self) -> list[int]:
         """Structures beyond a threshold that are not far from the worst of them, and not gone yet."""
         most = torch.stack(list(self.excess.values())).amax(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 import torch
@@ -68,15 +69,19 @@ class OutlierSearch:
 
     def outliers(self) -> Outliers:
         """Outliers by the fit, the worst first, then those by a second fit in which energies weigh more."""
+        return named(self.judgements())
+
+    def judgements(self) -> list[Judged]:
+        """All structures judged by the fit, then by the second one where there are energies."""
         first, gone = self._judged(self.sample, self.fit)
         if self.sample.energies is None:
-            return first.outliers()
+            return [first]
         sample = self.sample.with_energy_weight(SECOND_ENERGY_WEIGHT)
         fit = LeftOut.of(sample.rows, sample.targets, sample.groups)
         # its rows are already those of the eigenvectors of the first fit
         fit = replace(fit, vectors=self.fit.vectors @ fit.vectors)
         second, _ = self._judged(sample, fit.without(gone))
-        return first.outliers().joined(second.outliers())
+        return [first, second]
 
     def _judged(self, sample: Sample, fit: LeftOut) -> tuple[Judged, tuple[int, ...]]:
         """All structures judged by the fit without outliers, and the numbers of these in the fit."""
@@ -94,6 +99,12 @@ class OutlierSearch:
         if len(self.outside):
             found = found.joined(_predicted(problem, self.basis, sample.energy_weight, fit, self.outside))
         return found, fit.gone
+
+
+def named(judgements: Sequence[Judged]) -> Outliers:
+    """Outliers by each of these judgements, without repetition."""
+    found, *more = (judged.outliers() for judged in judgements)
+    return reduce(Outliers.joined, more, found)
 
 
 def _parts(problem: Problem) -> tuple[Tensor, Tensor]:
