@@ -169,7 +169,7 @@ LAMMPS = Benchmark(
     "many threads as ranks × threads, and beside a pair style of the same LAMMPS: ReaxFF for water, SNAP (Zuo 2020) "
     "for silicon. The fastest step of each, in turns. Neighbour lists are kept (LAMMPS with its skin of 2 Å, we with "
     "0.5 Å), or made anew in each step, ours then without a skin. Times are of the processors, summed over ranks and "
-    "threads, which other programs on the machine disturb little, with OMP_WAIT_POLICY=passive, so that threads that wait "
+    "threads, which other programs disturb little, with OMP_WAIT_POLICY=passive, so that threads that wait "
     "do not count; ratios of the time that passed are told where the machine did nothing else.",
     cells, measure, tables, headline=headline, needs=("water/water_pbe0ts.npz",), packages=("lammps",), timing=True,
 )  # fmt: skip
