@@ -205,7 +205,8 @@ int32_t qml_predictor_create(const qml_model *model, qml_predictor **out);
 void qml_predictor_destroy(qml_predictor *predictor);
 
 /* The same from a model file (safetensors, docs/conventions.md). Every byte of it is checked, and its checksum;
- * QML_BAD_FILE where it is cut, altered or not ours. precision: 32, 64, or 0 for the one that the file asks for. */
+ * QML_BAD_FILE where it is cut, altered or not ours, QML_UNSUPPORTED where it only corrects another method. precision: 32,
+ * 64, or 0 for the one that the file asks for. */
 int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml_predictor **out);
 
 /* Close pairs, nearer than any in the training data: a pair of elements i and j below outer[i, j] (A) is seen by the

@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 from ase import Atoms
 from ase.build import bulk, molecule
+from ase.calculators.emt import EMT
+from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import write
 from ase.units import Bohr, Hartree, kJ, mol
 
 from kernel_tables import ON_CPU
-from qml_lightning import fit, load
+from qml_lightning import fit, load, past_calculator
 from qml_lightning.adapters.engine import MovingAtoms
 from qml_lightning.adapters.lammps.folder import lammps_version
 from qml_lightning.errors import InputError, QMLError
@@ -149,6 +151,25 @@ def test_an_element_that_the_model_does_not_know_is_named(engine, models, folder
     atoms.symbols[0] = "N"
     with pytest.raises(QMLError, match=r"(?i)\bN\b|\b7\b"):
         engine(models["molecule"], atoms, folder)
+
+
+@engines
+def test_a_model_that_only_corrects_another_method_is_refused(engine, correction, folder):
+    with pytest.raises(QMLError, match="correction to calculator EMT, and no potential by itself"):
+        engine(correction, STRUCTURES["crystal"], folder)
+
+
+@pytest.fixture(scope="module")
+def correction(tmp_path_factory) -> Path:
+    frames = []
+    for seed in range(10):
+        atoms = rattled(STRUCTURES["crystal"], seed, 0.05)
+        atoms.calc = EMT()
+        atoms.calc = SinglePointCalculator(atoms, energy=1.1 * atoms.get_potential_energy())
+        frames.append(atoms)
+    path = tmp_path_factory.mktemp("models") / "correction.safetensors"
+    fit(past_calculator(frames, EMT()), recipe(n_features=128)).save(path)
+    return path
 
 
 def test_a_missing_cell_and_another_number_of_atoms_are_refused(models):

@@ -80,7 +80,7 @@ def test_the_sum_with_a_calculator_gives_energies_and_forces_of_the_better_metho
     bare = atoms.copy()
     bare.calc = EMT()
     alone = atoms.copy()
-    alone.calc = QMLLightning(potential)
+    alone.calc = QMLLightning(potential, correction=True)
     both = bare.get_potential_energy() + alone.get_potential_energy()
     assert atoms.get_potential_energy() == pytest.approx(both, abs=1e-10)
     assert np.allclose(atoms.get_forces(), bare.get_forces() + alone.get_forces(), atol=1e-10)

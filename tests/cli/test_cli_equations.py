@@ -7,10 +7,17 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
+from ase import Atoms
+from ase.calculators.singlepoint import SinglePointCalculator
+from ase.io import write
 from rich.console import Console
 from safetensors.torch import load_file
 
+from qml_lightning import Structures, load, load_dataset, structures_from_ase
 from qml_lightning.cli import main, screen
+from qml_lightning.model.potential import Model
+from qml_lightning.model.repulsion import shortest_distances
 
 # nothing is left to the choice, which another ridge could change
 TINY = [
@@ -85,6 +92,49 @@ def test_merge_then_update_without_data_makes_the_model_of_both(run):
     assert same_model("both.safetensors", "all.safetensors")
     assert json.loads(run("info", "both.eq", "--json")[1])["structures"] == 60
     assert "60 with 540 atoms" in run("info", "both.eq")[1]
+
+
+def closer_structures(scale: float) -> Structures:
+    """Write closer.extxyz with a few structures that are pressed together, and give them."""
+    data = load_dataset("ethanol:train@60:72")
+    numbers, shape = data.structures.numbers.view(len(data), -1).numpy(), (len(data), -1, 3)
+    positions, forces = (one.view(shape).numpy() for one in (data.structures.positions, data.labels.forces))
+    frames = [Atoms(one, scale * at) for one, at in zip(numbers, positions, strict=True)]
+    for atoms, energy, force in zip(frames, data.labels.energies.tolist(), forces, strict=True):
+        atoms.calc = SinglePointCalculator(atoms, energy=energy, forces=force)
+    write("closer.extxyz", frames)
+    return structures_from_ase(frames)
+
+
+def untouched(model: Model, structures: Structures) -> tuple[bool, bool]:
+    """Whether the repulsion of close pairs, and that of crowded atoms, leave the structures alone."""
+    repulsion, elements = model.repulsion, model.elements
+    apart = (shortest_distances(structures, elements, 4.0) >= repulsion.outer).all()
+    crowding = repulsion.crowding
+    return bool(apart), bool((crowding.most(structures, elements) <= crowding.onset).all())
+
+
+def test_a_model_of_merged_or_updated_equations_leaves_alone_the_structures_of_both(run):
+    closer, first = closer_structures(0.75), load("a.safetensors")
+    assert untouched(first, closer) == (False, False)
+    assert run("update", "a.safetensors", "--equations", "a.eq", "-o", "same.safetensors")[0] == 0
+    before, after = load_file("a.safetensors"), load_file("same.safetensors")
+    assert all(torch.equal(before[key], after[key]) for key in before if key.startswith(("repulsion.", "crowding.")))
+    more = ["-m", "closer.safetensors", "--equations", "closer.eq", "--basis", "a.safetensors", "--no-label-check"]
+    assert run("train", "closer.extxyz", *more)[0] == 0
+    assert run("merge", "a.eq", "closer.eq", "-o", "both.eq")[0] == 0
+    assert run("update", "a.safetensors", "--equations", "both.eq", "-o", "merged.safetensors")[0] == 0
+    added = ["--equations", "a.eq", "-o", "updated.safetensors", "--no-label-check"]
+    assert run("update", "a.safetensors", "closer.extxyz", *added)[0] == 0
+    assert run("update", "updated.safetensors", "--equations", "a.eq", "-o", "again.safetensors")[0] == 0
+    known, reach = load_dataset("ethanol:train@0:40").structures, first.repulsion.crowding.reach
+    for name in ("merged", "updated", "again"):
+        model = load(f"{name}.safetensors")
+        assert untouched(model, closer) == (True, True), name
+        assert untouched(model, known) == (True, True), name
+        assert (model.repulsion.crowding.strength >= first.repulsion.crowding.strength).all()
+        # new structures that are at hand are counted within the reach of the model
+        assert torch.equal(model.repulsion.crowding.reach, reach) == (name != "merged")
 
 
 def test_another_ridge_and_energy_weight_need_no_data(run):

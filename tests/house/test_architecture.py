@@ -40,7 +40,7 @@ datasets: usage archive xyz_sizes content npz frames citations entries unit_hint
 exact: recipe groups covariance potential file fit
 api
 study: trends learning_curve tuning label_check stress_check statistics selection vibrations infrared
-adapters: ase delta dipoles ase_plugin engine ipi openmm torchsim lammps.folder lammps.build lammps.run
+adapters: engine ase delta dipoles ase_plugin ipi openmm torchsim lammps.folder lammps.build lammps.run
   lammps.external lammps
 dynamics: ensembles restart files watch known_ground run holes
 report: style page drawing learning data_page card points spread figures model_page summary curve response

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ from kernel_tables import ON_CPU
 from qml_lightning import fit, load, structures_from_ase
 from qml_lightning.errors import InputError, ModelError
 from qml_lightning.kernels.native.predictor import NativePredictor
-from qml_lightning.model.compression import MARGINS, with_crowding
+from qml_lightning.model.compression import MARGINS, STRENGTHS, best_pair, with_crowding
 from qml_lightning.model.crowding import REACH, WIDTH, Crowding
 from qml_lightning.study.vibrations import hessian
 from small_models import crystals, molecules, recipe
@@ -141,6 +142,19 @@ def test_the_onset_lies_no_nearer_to_the_data_than_needed(fitted):
     ratio = crowding.onset / most
     assert min(abs(ratio[0].item() - margin) for margin in MARGINS) < 1e-9
     assert torch.allclose(crowding.full, (1 + WIDTH) * crowding.onset)
+
+
+def falls_of(others: dict[tuple[float, float], float]) -> dict[tuple[float, float], float]:
+    """A fall of 50 eV per atom with all pairs of margin and strength but others."""
+    return {pair: others.get(pair, 50.0) for pair in product(MARGINS, STRENGTHS)}
+
+
+def test_energies_without_meaning_right_beyond_the_data_are_pushed_up_there():
+    assert best_pair(falls_of({(2.0, 300.0): 0.0, (1.01, 30.0): 0.0})) == (2.0, 300.0)
+    # 47 eV at 1.2 times the crowding of the data: less than the fall that it closes, not less than a fall of 20
+    assert best_pair(falls_of({(1.01, 1000.0): 0.0, (1.01, 3000.0): 0.0})) == (1.01, 1000.0)
+    assert best_pair(falls_of({(1.01, 1000.0): 0.0, (1.2, 10000.0): 20.0})) == (1.2, 10000.0)
+    assert best_pair(falls_of({(1.3, 3000.0): 40.0})) == (1.3, 3000.0)
 
 
 def test_a_file_keeps_it_for_python_and_for_the_native_reader(model, tmp_path):

@@ -36,6 +36,19 @@ int32_t read_precision(const TensorFile &file) {
   return bits_of(file, text_field(file, object_field(file, file.header(), "prediction"), "precision"));
 }
 
+// Fails where predictions are to be added to those of another method, which an engine would leave out.
+void refuse_correction(const TensorFile &file) {
+  const Json *provenance = file.header().find("provenance");
+  const Json *data = provenance ? provenance->find("data") : nullptr;
+  const Json *baseline = data ? data->find("baseline") : nullptr;
+  if (!baseline || baseline->kind == Json::null) return;
+  if (baseline->kind != Json::text) file.altered("baseline");
+  if (!baseline->words.empty())
+    fail(QML_UNSUPPORTED, "%.250s is a correction to %.100s, and no potential by itself: that method would be missing. "
+         "In Python, potential.calculator(baseline=...) adds both. Or train a model on whole energies.",
+         file.path().c_str(), baseline->words.c_str());
+}
+
 } // namespace
 
 StoredModel::StoredModel(const char *path, int32_t wanted, double skin) : precision(wanted), skin(skin) {
@@ -44,6 +57,7 @@ StoredModel::StoredModel(const char *path, int32_t wanted, double skin) : precis
   if (header.find("kind") && text_field(file, header, "kind") != "features")
     fail(QML_UNSUPPORTED, "%.250s is a model with explicit kernels, which this library cannot predict with. Use it in "
          "Python, or train a model with random features.", path);
+  refuse_correction(file);
   const Json &recipe = object_field(file, header, "recipe");
   atomic_numbers = read_elements(file);
   const int32_t n = int32_t(atomic_numbers.size());

@@ -1,70 +1,99 @@
-// Two passes over the lists: pairs are counted, then written to their places.
+// The lists of an engine hold pairs beyond the cutoff, more than half of all: these are left out, and the rest is sorted.
 #include "predict/engine_lists.hpp"
 
 #include "abi/checks.hpp"
 
-#include <algorithm>
-#include <cmath>
-#include <limits>
+#include <cstring>
 
 namespace qml {
 namespace {
 
-// f(atom, element, vector, squared length) for each neighbour of centre i within the cutoff that the model sees.
-template <class F> void within(const qml_neighbour_lists &given, int64_t i, double cutoff2, F f) {
-  const double *x = given.positions + 3 * int64_t(given.centres[i]);
-  for (int32_t k = 0; k < given.counts[i]; ++k) {
-    const int32_t atom = given.neighbours[i][k] & given.mask;
-    if (given.element[atom] < 0) continue;
-    const double *y = given.positions + 3 * int64_t(atom);
-    const double v[3] = {y[0] - x[0], y[1] - x[1], y[2] - x[2]}, r2 = v[0] * v[0] + v[1] * v[1] + v[2] * v[2];
-    if (r2 < cutoff2) f(atom, given.element[atom], v, r2);
+constexpr int64_t at_once = 64; // neighbours
+
+// Atoms that the entries of a list name; false where one of them is none.
+bool decode(const qml_neighbour_lists &given, const int32_t *entries, int64_t count, int32_t *atoms) {
+  bool wrong = false;
+  for (int64_t k = 0; k < count; ++k) {
+    atoms[k] = entries[k] & given.mask;
+    wrong |= (atoms[k] < 0) | (int64_t(atoms[k]) >= given.n_all);
   }
+  return !wrong;
+}
+
+// visit(neighbours, their squared distances, how many) for those of centre i within the cutoff that the model sees, with
+// `before` added to their numbers; false where the list is wrong.
+template <class Visit>
+bool within(const qml_neighbour_lists &given, int64_t i, double cutoff, int32_t before, Visit visit) {
+  int32_t atoms[at_once], near[at_once];
+  double squared[at_once], near_squared[at_once];
+  const double *x = given.positions + 3 * int64_t(given.centres[i]), cutoff2 = cutoff * cutoff;
+  for (int64_t first = 0; first < given.counts[i]; first += at_once) {
+    const int64_t count = std::min(at_once, given.counts[i] - first);
+    if (!decode(given, given.neighbours[i] + first, count, atoms)) return false;
+    for (int64_t k = 0; k < count; ++k) {
+      const double *y = given.positions + 3 * int64_t(atoms[k]);
+      const double dx = y[0] - x[0], dy = y[1] - x[1], dz = y[2] - x[2];
+      squared[k] = dx * dx + dy * dy + dz * dz;
+    }
+    int64_t found = 0; // without a branch: whether one is near cannot be foretold
+    for (int64_t k = 0; k < count; ++k) {
+      near[found] = before + atoms[k];
+      near_squared[found] = squared[k];
+      found += (squared[k] < cutoff2) & (given.element[atoms[k]] >= 0);
+    }
+    visit(near, near_squared, found);
+  }
+  return true;
+}
+
+[[noreturn]] void refuse_index(const char *name, const qml_neighbour_lists &given, int64_t i) {
+  int32_t atom = 0;
+  for (int32_t k = 0; k < given.counts[i]; ++k)
+    if (!decode(given, given.neighbours[i] + k, 1, &atom)) break;
+  fail(QML_BAD_ARGUMENT, "%s: neighbours lie within 0 ... %lld, but one of centre %lld is %d.", name,
+       (long long)given.n_all - 1, (long long)i, atom);
+}
+
+void refuse_distance(const qml_neighbour_lists &given) {
+  for (int64_t i = 0; i < given.n_centres; ++i)
+    within(given, i, shortest_distance, 0, [&](const int32_t *atoms, const double *squared, int64_t found) {
+      if (found > 0)
+        fail(QML_BAD_ARGUMENT, "Atoms %d and %d are %.3g Å apart, less than %.3g Å. Two atoms cannot stand on one spot.",
+             given.centres[i], atoms[0], std::sqrt(squared[0]), shortest_distance);
+    });
 }
 
 } // namespace
 
-void EngineLists::sort(const qml_neighbour_lists &given, int n_elements, double cutoff, int threads) {
-  const int64_t n = given.n_centres;
-  const double cutoff2 = cutoff * cutoff, shortest2 = shortest_distance * shortest_distance;
-  int64_t *element = element_.room(n), *segments = segments_.room(n * n_elements + 2), close = -1;
-  int32_t *group = group_.room(n);
-  // the count of a segment stands one place behind its beginning
-  std::fill(segments, segments + n * n_elements + 2, 0);
-#pragma omp parallel for schedule(static) num_threads(threads)
-  for (int64_t i = 0; i < n; ++i) {
-    element[i] = given.element[given.centres[i]];
-    group[i] = int32_t(i);
-    within(given, i, cutoff2, [&](int32_t, int32_t e, const double *, double r2) {
-      ++segments[i * n_elements + e + 2];
-      if (r2 < shortest2) {
-#pragma omp atomic write
-        close = i;
-      }
-    });
-  }
-  if (close >= 0) refuse(given, close);
-  for (int64_t k = 2; k < n * n_elements + 2; ++k) segments[k] += segments[k - 1];
-  const int64_t n_pairs = segments[n * n_elements + 1];
-  if (n + given.n_all > std::numeric_limits<int32_t>::max())
+void EngineLists::sort(const char *name, const qml_neighbour_lists &given, int n_elements, double cutoff, int threads) {
+  if (given.n_centres + given.n_all > std::numeric_limits<int32_t>::max())
     fail(QML_UNSUPPORTED, "%lld atoms are too many for one call; use more processes.", (long long)given.n_all);
-  int32_t *neighbour = neighbour_.room(n_pairs + 1);
-  double *vectors = vectors_.room(3 * n_pairs + 1);
-  // each beginning moves to the next one while its segment is filled
-#pragma omp parallel for schedule(static) num_threads(threads)
-  for (int64_t i = 0; i < n; ++i)
-    within(given, i, cutoff2, [&](int32_t atom, int32_t e, const double *v, double) {
-      const int64_t at = segments[i * n_elements + e + 1]++;
-      neighbour[at] = int32_t(n) + atom;
-      for (int axis = 0; axis < 3; ++axis) vectors[3 * at + axis] = v[axis];
-    });
+  number(given);
+  int64_t wrong = -1;
+  pairs_.list(given.n_centres, n_elements, element_of_all_.begin(), threads, [&](int64_t i, auto visit) {
+    if (within(given, i, cutoff, int32_t(given.n_centres), visit)) return;
+#pragma omp atomic write
+    wrong = i;
+  });
+  if (wrong >= 0) refuse_index(name, given, wrong);
+  if (pairs_.shortest() < shortest_distance) refuse_distance(given);
 }
 
-void EngineLists::refuse(const qml_neighbour_lists &given, int64_t i) {
-  within(given, i, shortest_distance * shortest_distance, [&](int32_t atom, int32_t, const double *, double r2) {
-    fail(QML_BAD_ARGUMENT, "Atoms %d and %d are %.3g Å apart, less than %.3g Å. Two atoms cannot stand on one spot.",
-         given.centres[i], atom, std::sqrt(r2), shortest_distance);
-  });
+// Centres, and after them all atoms.
+void EngineLists::number(const qml_neighbour_lists &given) {
+  const int64_t n = given.n_centres;
+  int64_t *element = element_.room(n);
+  int32_t *group = group_.room(n), *of_all = element_of_all_.room(n + given.n_all);
+  double *places = places_.room(3 * (n + given.n_all));
+  for (int64_t i = 0; i < n; ++i) {
+    const int64_t atom = given.centres[i];
+    element[i] = of_all[i] = given.element[atom];
+    group[i] = int32_t(i);
+    std::memcpy(places + 3 * i, given.positions + 3 * atom, 3 * sizeof(double));
+  }
+  if (given.n_all == 0) return;
+  std::memcpy(of_all + n, given.element, size_t(given.n_all) * sizeof(int32_t));
+  std::memcpy(places + 3 * n, given.positions, size_t(given.n_all) * 3 * sizeof(double));
 }
 
 } // namespace qml

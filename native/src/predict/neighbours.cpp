@@ -14,8 +14,6 @@ namespace {
 
 // A molecule up to this size is one cell: all pairs.
 constexpr int64_t all_pairs_atoms = 100;
-// Fewer atoms than this are not worth waking a thread.
-constexpr int64_t worth_a_thread = 500;
 
 template <class T> T *copied(Buffer<T> &to, const T *from, int64_t count) {
   T *out = to.room(count);
@@ -35,7 +33,7 @@ void NeighbourList::update(const Structures &structures, int n_elements, double 
   if (still_serves(structures, skin)) {
     move(structures.positions);
     // atoms that were farther apart cannot have come that close
-    if (shortest < shortest_distance + skin) check_distances(structures, n_elements);
+    if (pairs_.shortest() < shortest_distance + skin) check_distances(structures, n_elements);
     return;
   }
   serves = false;
@@ -43,12 +41,14 @@ void NeighbourList::update(const Structures &structures, int n_elements, double 
   make_copies(structures, cutoff + skin);
   move(structures.positions);
   sort_into_cells(structures, cutoff + skin);
-  list(structures, n_elements, cutoff + skin, threads);
+  const double reach = cutoff + skin;
+  pairs_.list(n_originals, n_elements, element_of_all_.begin(), threads,
+              [&](int64_t i, auto visit) { search(i, reach, visit); });
   if (double(segments()[n_originals * n_elements]) > most_neighbours * double(n_originals))
     fail(QML_BAD_ARGUMENT, "Atoms have %.3g neighbours each within %.3g Å. No matter is so dense: check positions, cells and "
          "their unit of length.", double(segments()[n_originals * n_elements]) / double(n_originals), cutoff + skin);
   ++n_made;
-  if (shortest < shortest_distance) check_distances(structures, n_elements);
+  if (pairs_.shortest() < shortest_distance) check_distances(structures, n_elements);
   if (skin > 0) keep(structures);
   skin_ = skin;
   serves = skin > 0;
@@ -237,54 +237,6 @@ template <class Visit> void NeighbourList::search(int64_t centre, double reach, 
         }
         visit(near, near_squared, found);
       }
-    }
-  }
-}
-
-// Found by centre, then sorted by element: searching is most of the work and done once.
-void NeighbourList::list(const Structures &s, int n_elements, double reach, int threads) {
-  const int64_t count = s.n_atoms();
-  const int32_t *element = element_of_all_.begin();
-  int64_t *segments = segments_.room(count * n_elements + 1);
-  std::fill(segments, segments + count * n_elements + 1, 0);
-  threads = int(std::max<int64_t>(1, std::min<int64_t>(threads, count / worth_a_thread)));
-  if (int64_t(found_.size()) < threads) found_.resize(size_t(threads));
-  const auto first_of = [&](int part) { return count * part / threads; };
-  double least = std::numeric_limits<double>::max();
-  bool no_memory = false; // all that can go wrong
-#pragma omp parallel for schedule(static, 1) num_threads(threads) reduction(min : least)
-  for (int part = 0; part < threads; ++part) {
-    try {
-      std::vector<int32_t> &found = found_[size_t(part)];
-      size_t used = 0;
-      for (int64_t i = first_of(part); i < first_of(part + 1); ++i)
-        search(i, reach, [&](const int32_t *near, const double *squared, int64_t n_near) {
-          if (used + size_t(n_near) > found.size()) found.resize(used + used / 4 + 4096);
-          for (int64_t k = 0; k < n_near; ++k) {
-            found[used++] = near[k];
-            ++segments[i * n_elements + element[near[k]] + 1];
-            least = std::min(least, squared[k]);
-          }
-        });
-    } catch (const std::bad_alloc &) {
-#pragma omp atomic write
-      no_memory = true;
-    }
-  }
-  if (no_memory) throw std::bad_alloc();
-  shortest = std::sqrt(least);
-  for (int64_t k = 0; k < count * n_elements; ++k) segments[k + 1] += segments[k];
-  int32_t *neighbour = neighbour_.room(segments[count * n_elements]);
-  const int64_t apart = n_elements + 8; // so that threads do not write to one line of the cache
-  int64_t *all_places = next_place_.room(threads * apart);
-#pragma omp parallel for schedule(static, 1) num_threads(threads)
-  for (int part = 0; part < threads; ++part) {
-    const int32_t *found = found_[size_t(part)].data();
-    int64_t *place = all_places + part * apart;
-    for (int64_t i = first_of(part); i < first_of(part + 1); ++i) {
-      const int64_t *own = segments + i * n_elements, n_found = own[n_elements] - own[0];
-      std::copy(own, own + n_elements, place);
-      for (int64_t k = 0; k < n_found; ++k, ++found) neighbour[place[element[*found]]++] = *found;
     }
   }
 }

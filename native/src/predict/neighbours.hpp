@@ -5,8 +5,7 @@
 #pragma once
 
 #include "predict/buffer.hpp"
-
-#include <vector>
+#include "predict/sorted_pairs.hpp"
 
 namespace qml {
 
@@ -32,8 +31,8 @@ public:
   int64_t made() const { return n_made; }
   int64_t n_atoms() const { return n_originals; }
   int64_t n_all() const { return n_originals + n_copies; }
-  const int64_t *segments() const { return segments_.begin(); } // (atoms * n_elements + 1)
-  const int32_t *neighbour() const { return neighbour_.begin(); }
+  const int64_t *segments() const { return pairs_.segments(); }  // (atoms * n_elements + 1)
+  const int32_t *neighbour() const { return pairs_.neighbour(); }
   const double *places() const { return places_.begin(); }      // (n_all, 3)
   const int32_t *original() const { return original_.begin(); } // (copies) what each is a copy of
   const int32_t *structure() const { return structure_.begin(); } // (atoms)
@@ -53,10 +52,10 @@ private:
 
   int64_t n_made = 0, n_originals = 0, n_copies = 0, n_structures = 0;
   bool serves = false;
-  double skin_ = 0, shortest = 0; // of the pairs, when listed
+  double skin_ = 0;
 
-  Buffer<int64_t> segments_;
-  Buffer<int32_t> neighbour_, original_, structure_;
+  SortedPairs pairs_; // with their shortest distance, as they were when listed
+  Buffer<int32_t> original_, structure_;
   Buffer<double> places_, wrap_, translation_; // wrap (atoms, 3): into the cell; translation (copies, 3)
   // as they were when listed
   Buffer<int64_t> offsets_, element_;
@@ -67,15 +66,12 @@ private:
   Buffer<int64_t> copies_until_; // (structures + 1)
   Buffer<int32_t> cell_start_, sorted_, element_of_all_, cell_of_atom_;
   Buffer<double> sorted_x_, sorted_y_, sorted_z_;
-  std::vector<std::vector<int32_t>> found_; // of each thread, the neighbours of its centres
-  Buffer<int64_t> next_place_;              // of each thread, by element
 
   bool still_serves(const Structures &structures, double skin) const;
   void keep(const Structures &structures);
   void move(const double *positions);
   void make_copies(const Structures &structures, double reach);
   void sort_into_cells(const Structures &structures, double reach);
-  void list(const Structures &structures, int n_elements, double reach, int threads);
   void check_distances(const Structures &structures, int n_elements) const;
   template <class Visit> void search(int64_t centre, double reach, Visit visit) const;
 };

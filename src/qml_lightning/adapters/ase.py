@@ -15,8 +15,9 @@ from ..atoms.structures import structures_from_ase
 from ..errors import InputError
 from ..machine.turns import Turn
 from ..model.committee import NO_COMMITTEE
-from ..model.potential import Model, Potential
+from ..model.potential import Model
 from ..model.recipe import Precision
+from .engine import whole_potential
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -36,6 +37,8 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
 
     With `uncertainty` the results also hold standard deviations: energy_uncertainty (eV), and of each atom
     energies_uncertainty (eV) and, with forces, forces_uncertainty (eV/Å, of one component). That needs a committee.
+
+    A model that corrects another method is refused, unless `correction` says that its part alone is wanted.
     """
 
     implemented_properties: list[str] = ["energy", "free_energy", "energies", "forces", "stress"]  # noqa: RUF012 (as ASE declares it)
@@ -52,8 +55,9 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
         kernels: str | None = None,
         skin: float = 0.5,
         uncertainty: bool = False,
+        correction: bool = False,
     ) -> None:
-        potential = Potential.load(str(model)) if isinstance(model, str | Path) else model
+        potential = whole_potential(model, correction=correction)
         self.predictor = potential.on(device, precision, kernels, skin=skin)
         # ASE writes these into trajectories and databases
         parameters = {"skin": skin, "device": str(device), "kernels": self.predictor.basis.kernels.NAME}

@@ -63,4 +63,4 @@ def corrected(model: Model, calculator: Calculator, **options: Any) -> SumCalcul
             "The model was trained on whole energies: added to another calculator they would count twice. Train it on "
             "differences, with data of past_calculator or with load_dataset(…, baseline=…)."
         )
-    return SumCalculator([calculator, QMLLightning(model, **options)])  # type: ignore[no-untyped-call]
+    return SumCalculator([calculator, QMLLightning(model, correction=True, **options)])  # type: ignore[no-untyped-call]

@@ -15,6 +15,14 @@ from ..model.potential import Model, Potential
 from ..model.recipe import Precision
 
 
+def whole_potential(model: str | Path | Model, *, correction: bool = False) -> Model:
+    """A model or that of a file. One that only corrects another method is refused unless `correction`."""
+    potential = Potential.load(str(model)) if isinstance(model, str | Path) else model
+    if not correction:
+        potential.refuse_correction()
+    return potential
+
+
 @dataclass(frozen=True)
 class Evaluated:
     """Energy and its derivatives."""
@@ -36,7 +44,7 @@ class MovingAtoms:
         precision: Precision | None = None,
         skin: float = 0.5,
     ) -> None:
-        potential = Potential.load(str(model)) if isinstance(model, str | Path) else model
+        potential = whole_potential(model)
         if unknown := sorted({int(z) for z in numbers} - set(potential.elements)):
             raise InputError(
                 f"The atomic numbers {unknown} are not among those of the model, {list(potential.elements)}. Train on "

@@ -11,8 +11,9 @@ from torch import Tensor
 from torch_sim.models.interface import ModelInterface
 
 from ..atoms.structures import Structures, offsets_from_counts
-from ..model.potential import Model, Potential
+from ..model.potential import Model
 from ..model.recipe import Precision
+from .engine import whole_potential
 
 
 class QMLLightningModel(ModelInterface):  # type: ignore[misc]
@@ -23,8 +24,7 @@ class QMLLightningModel(ModelInterface):  # type: ignore[misc]
         dtype: torch.dtype = torch.float64, compute_stress: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
-        potential = Potential.load(str(model)) if isinstance(model, str | Path) else model
-        self.predictor = potential.on(precision=precision, skin=skin)
+        self.predictor = whole_potential(model).on(precision=precision, skin=skin)
         self._device, self._dtype = torch.device("cpu"), dtype
         self._compute_stress, self._compute_forces = compute_stress, True
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from ..datasets import Dataset
     from ..model.potential import Potential
     from ..model.repulsion import Repulsion
+    from ..training.equations import Equations
 
 HELP = teaching(
     """Add structures to an earlier fit, or take them out again, without the data it was made from.
@@ -64,11 +65,17 @@ def _trained_on(earlier: Potential, data: Dataset | None, remove: bool) -> Tenso
     return earlier.trained_on[~torch.isin(earlier.trained_on, new)] if remove else torch.cat([earlier.trained_on, new])
 
 
-def _repulsion(earlier: Potential, data: Dataset | None, remove: bool) -> Repulsion | None:
-    """Repulsion of close pairs, which leaves new structures alone; as it was where structures are taken out."""
-    if data is None or remove or earlier.repulsion is None:
-        return earlier.repulsion
-    return earlier.repulsion.and_below(data.structures, earlier.recipe.representation.cutoff)
+def _repulsion(earlier: Potential, gathered: Equations, data: Dataset | None, remove: bool) -> Repulsion | None:
+    """Repulsion that leaves alone new structures and all that are in the equations, which `merge` may have added.
+
+    Structures that are taken out are still left alone.
+    """
+    if earlier.repulsion is None:
+        return None
+    cutoff, repulsion = earlier.recipe.representation.cutoff, earlier.repulsion
+    if data is not None and not remove:
+        repulsion = repulsion.and_below(data.structures, cutoff)
+    return repulsion.and_of(gathered.bounds)
 
 
 @spread
@@ -101,7 +108,7 @@ def command(
     from ..kernels import kernels_for
     from ..linear.ridge import Ridge
     from ..machine.compute import Compute
-    from ..training.equations import Equations, extended
+    from ..training.equations import extended
     from ..training.equations_file import header_of as equations_header
     from ..training.equations_file import load_equations, save_equations
     from ..training.solvers.direct import solved
@@ -122,8 +129,9 @@ def command(
         potential = solved(gathered, recipe, None if ridge is None else Ridge(ridge), use_up=True)
         about = {"kernels": kernels, "device": str(device), "seconds": round(time.perf_counter() - started, 3)}
         provenance = replace(potential.provenance, **about)  # type: ignore[arg-type]
-        known = {"trained_on": _trained_on(earlier, dataset, remove), "repulsion": _repulsion(earlier, dataset, remove)}
-        potential = replace(potential, provenance=provenance, **known)  # type: ignore[arg-type]
+        repulsion = _repulsion(earlier, gathered, dataset, remove)
+        trained_on = _trained_on(earlier, dataset, remove)
+        potential = replace(potential, provenance=provenance, trained_on=trained_on, repulsion=repulsion)
         save(potential, path, overwrite=True)
         return potential
 

@@ -81,7 +81,6 @@ class Run:
     ) -> None:
         self.model, self.atoms, self.settings = model, atoms, settings
         self.calculator = QMLLightning(model, precision=precision)
-        self.calculator.potential.refuse_correction()
         self._precision = precision
         self.ground = ground
         if ground is not None:

@@ -7,6 +7,7 @@ allows, so that structures a little denser than the data keep their learnt energ
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,8 +20,8 @@ from .potential import Potential
 from .repulsion import Repulsion
 
 # Onsets relative to the greatest crowding in the data, from the one that leaves most alone, and the greatest strength
-# that is tried with each, in eV. Test sets are up to 1.2 times as crowded as their training sets (3BPA at 1200 K after
-# 300 K, tantalum): there, no pair of these adds more than 2 eV to an atom.
+# that is taken with each, in eV, if learnt energies can be trusted there. Test sets are up to 1.2 times as crowded as
+# their training sets (3BPA at 1200 K after 300 K, tantalum): there, no pair of these adds more than 2 eV to an atom.
 # Beyond 2, which is 12 % compression of copper, a scan of a few structures no longer speaks for all of them.
 MARGINS = {2.0: 10000.0, 1.6: 10000.0, 1.3: 10000.0, 1.2: 10000.0, 1.1: 300.0, 1.01: 30.0}
 STRENGTHS = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
@@ -60,12 +61,30 @@ def with_crowding(potential: Potential, structures: Structures) -> Potential:
     most = reaching.most(structures, potential.elements)
     plain = replace(potential, repulsion=replace(repulsion, crowding=None))
     paths = _paths(plain, structures, reaching, most)
-    tried = [(margin, strength) for margin in MARGINS for strength in STRENGTHS if strength <= MARGINS[margin]]
-    falls = {pair: max(path.fall(*pair) for path in paths) for pair in tried}
+    falls = {(m, s): max(path.fall(m, s) for path in paths) for m in MARGINS for s in STRENGTHS}
+    return replace(potential, repulsion=replace(repulsion, crowding=reaching.at(most, *best_pair(falls))))
+
+
+def best_pair(falls: Mapping[tuple[float, float], float]) -> tuple[float, float]:
+    """Margin and strength to take, from the greatest fall of the energy with each pair, in eV per atom.
+
+    The first that holds; else the one that falls least and leaves alone what is a little denser than the data. But if
+    the energy falls farther than others would raise it there, it has no meaning there: the gentlest of those that hold.
+    """
+    for (margin, strength), fall in falls.items():
+        if fall < FALL and strength <= MARGINS[margin]:
+            return margin, strength
     far = {pair: fall for pair, fall in falls.items() if pair[0] >= UNTOUCHED}
-    # the first that holds; if none does, the data are too few near there: the one that falls least
-    best = next((pair for pair, fall in falls.items() if fall < FALL), min(far, key=far.__getitem__))
-    return replace(potential, repulsion=replace(repulsion, crowding=reaching.at(most, *best)))
+    least = min(far, key=far.__getitem__)
+    raised = {pair: _raised(*pair) for pair, fall in falls.items() if fall < FALL}
+    gentlest = min(raised, key=raised.__getitem__, default=least)
+    return gentlest if raised.get(gentlest, 0.0) < far[least] else least
+
+
+def _raised(margin: float, strength: float) -> float:
+    """Repulsion of an atom that is UNTOUCHED times as crowded as any in the data, eV."""
+    y = max(0.0, (UNTOUCHED / margin - 1) / WIDTH)
+    return strength * y**3 / (1 + y**2)
 
 
 def _paths(potential: Potential, structures: Structures, reaching: Crowding, most: Tensor) -> list[Path]:

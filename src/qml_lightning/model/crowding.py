@@ -89,6 +89,15 @@ class Crowding:
         onset = self.onset.maximum(most)
         return Crowding(self.reach, onset, onset * (self.full / self.onset), self.strength)
 
+    def and_of(self, other: Crowding) -> Crowding:
+        """Crowding that leaves alone all structures that either of the two does.
+
+        Within the shorter of two reaches an atom is no more crowded than within its own.
+        """
+        onset = self.onset.maximum(other.onset)
+        strength = self.strength.maximum(other.strength)
+        return Crowding(self.reach.minimum(other.reach), onset, onset * (self.full / self.onset), strength)
+
     def most(self, structures: Structures, elements: tuple[int, ...]) -> Tensor:
         """Greatest crowding of an atom of each element, (elements,)."""
         out = torch.zeros(len(elements), dtype=torch.float64)

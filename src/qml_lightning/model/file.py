@@ -19,7 +19,7 @@ from .baseline import Baseline
 from .basis import Basis, tensors_of_map
 from .committee import Committee
 from .crowding import Crowding
-from .potential import Model, Potential
+from .potential import Potential
 from .projection import Projection
 from .provenance import Provenance
 from .recipe import Recipe, dtype_of
@@ -105,7 +105,7 @@ def tensors_of(potential: Potential) -> dict[str, Tensor]:
         "baseline": potential.baseline.energies,
         **basis_tensors(potential.basis),
         **trained_on_tensor(potential),
-        **repulsion_tensors(potential),
+        **repulsion_tensors(potential.repulsion),
         **({} if potential.committee is None else {COMMITTEE: potential.committee.deviations}),
     }
 
@@ -149,9 +149,9 @@ def read_committee(header: Mapping[str, Any], file: Any, basis: Basis) -> Commit
     return committee
 
 
-def repulsion_tensors(model: Model) -> dict[str, Tensor]:
-    """Distances of close pairs and numbers of crowded atoms, if the model has a repulsion."""
-    if (repulsion := model.repulsion) is None:
+def repulsion_tensors(repulsion: Repulsion | None) -> dict[str, Tensor]:
+    """Distances of close pairs and numbers of crowded atoms, if there is a repulsion."""
+    if repulsion is None:
         return {}
     out = {"repulsion.outer": repulsion.outer, "repulsion.inner": repulsion.inner}
     if repulsion.crowding is not None:

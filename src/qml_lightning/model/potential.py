@@ -153,7 +153,6 @@ class Model(Protocol):
 
         if baseline is not None:
             return corrected(self, baseline, **options)
-        self.refuse_correction()
         return QMLLightning(self, **options)
 
     def module(

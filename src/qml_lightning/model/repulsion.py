@@ -14,7 +14,7 @@ Atoms with too many neighbours at distances that do occur are the matter of `cro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -103,8 +103,23 @@ class Repulsion:
 
     def and_below(self, structures: Structures, cutoff: float) -> Repulsion:
         """Repulsion that leaves alone these structures too."""
-        other = Repulsion.below(structures, self.elements, cutoff)
         crowding = None if self.crowding is None else self.crowding.and_below(structures, self.elements)
+        return replace(self, crowding=crowding).and_of(Repulsion.below(structures, self.elements, cutoff))
+
+    @classmethod
+    def around(cls, structures: Structures, elements: tuple[int, ...], cutoff: float) -> Repulsion:
+        """Bounds of the structures themselves: their shortest distances, and crowding that begins at their greatest."""
+        below = cls.below(structures, elements, cutoff)
+        reaching = Crowding.reaching(below.shortest, cutoff)
+        return replace(below, crowding=reaching.at(reaching.most(structures, elements), 1.0, 0.0))
+
+    def and_of(self, other: Repulsion | None) -> Repulsion:
+        """Repulsion that leaves alone all structures that either of the two does; or itself if there is no other."""
+        if other is None:
+            return self
+        crowding = self.crowding
+        if crowding is not None and other.crowding is not None:
+            crowding = crowding.and_of(other.crowding)
         return Repulsion(self.elements, self.outer.minimum(other.outer), self.inner.minimum(other.inner), crowding)
 
     @property

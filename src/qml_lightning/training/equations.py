@@ -20,6 +20,7 @@ from ..machine.progress import Progress, silent
 from ..model.baseline import Baseline, References, given_baseline
 from ..model.basis import Basis, ReadyBasis
 from ..model.recipe import Recipe
+from ..model.repulsion import Repulsion
 from .chosen import Chosen
 from .problem import Problem, usable_structures
 from .rows import Pass, write_rows
@@ -41,6 +42,8 @@ class Equations:
     atoms: int
     data: dict[str, Any]  # sources of the structures
     chosen: Chosen  # recipe and ridge that the fit began with, and the evidence for them
+    # shortest distances and greatest crowding of the structures; None where they were not looked for
+    bounds: Repulsion | None = None
 
     @property
     def recipe(self) -> Recipe:
@@ -160,6 +163,7 @@ def merged(one: Equations, other: Equations, *, repeated: bool = False) -> Equat
         structures=torch.cat([one.structures, other.structures]),
         atoms=one.atoms + other.atoms,
         data=_together(one.data, other.data),
+        bounds=other.bounds if one.bounds is None else one.bounds.and_of(other.bounds),
     )
 
 
@@ -195,6 +199,9 @@ def extended(
     gather(equations, equations.basis.ready(compute or Compute()), problem, tell)
     for part in equations.grams:
         part.sign = 1.0
+    bounds = equations.bounds
+    if bounds is not None and not remove:
+        bounds = bounds.and_below(structures, equations.recipe.representation.cutoff)
     draws = [*equations.data.get("draws", []), f"without {len(data)} of {data.source.name}"]
     return replace(
         equations,
@@ -202,6 +209,7 @@ def extended(
         structures=torch.cat([equations.structures, prints]) if left is None else left,
         atoms=equations.atoms + sign * structures.n_atoms,
         data=equations.data | {"draws": draws} if remove else _together(equations.data, problem.source),
+        bounds=bounds,
     )
 
 

@@ -18,7 +18,7 @@ from ..machine.memory import Memory
 from ..machine.tensors import open_tensors, write_tensors
 from ..model.baseline import References
 from ..model.basis import Basis
-from ..model.file import basis_tensors, read_baseline, read_basis, read_tensor
+from ..model.file import basis_tensors, read_baseline, read_basis, read_repulsion, read_tensor, repulsion_tensors
 from .chosen import Chosen
 from .costs import equations_memory
 from .equations import Equations
@@ -74,6 +74,7 @@ def _tensors(equations: Equations) -> dict[str, Tensor]:
         "references": equations.references.sums,
         "structures": equations.structures,
         **basis_tensors(equations.basis),
+        **repulsion_tensors(equations.bounds),
     }
     for kind, part in equations.parts.items():
         rows = part if isinstance(part, Rows) else part.waiting
@@ -135,6 +136,7 @@ def load_state(path: str | Path, *, device: torch.device | str = "cpu") -> tuple
             header["atoms"],
             header["data"],
             Chosen.from_header(header),
+            read_repulsion(file, basis.elements, basis.recipe.representation.cutoff),
         )
         return equations, None if position is None else Position(**position)
 

@@ -14,8 +14,9 @@ from ase.data import atomic_numbers
 from ase.stress import full_3x3_to_voigt_6_stress
 
 from ...errors import InputError
-from ...model.potential import Model, Potential
+from ...model.potential import Model
 from ...model.recipe import Precision
+from ..engine import whole_potential
 from .build import INSTALL, files_of
 
 NAME = "qml_lightning"  # of the fix
@@ -52,7 +53,7 @@ def attach(
         raise InputError(f"fix external of qml-lightning needs units metal, got {lammps.extract_global('units')}.")
     if len(elements) != (types := lammps.extract_global("ntypes")):
         raise InputError(f"Wanted an element for each of the {types} atom types, got {len(elements)}.")
-    potential = Potential.load(str(model)) if isinstance(model, str | Path) else model
+    potential = whole_potential(model)
     numbers = np.array([0, *(atomic_numbers[symbol] for symbol in elements)])
     predictor = potential.on(precision=precision, skin=skin)
     for line in ("pair_style zero 3.0 nocoeff", "pair_coeff * *", f"fix {NAME} all external pf/callback 1 1",

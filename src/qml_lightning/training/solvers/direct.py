@@ -24,12 +24,12 @@ from ...model.basis import Basis
 from ...model.potential import Potential
 from ...model.provenance import Provenance
 from ...model.recipe import Recipe
+from ...model.repulsion import Repulsion
 from ..checkpoint import CheckpointWarning, EquationsCheckpoint
 from ..choice.rules import FEWEST_LEFT_OUT_STRUCTURES, LEFT_OUT_PART, MOST_LEFT_OUT_ROWS
 from ..costs import batch_limit, direct_memory
 from ..equations import Equations, empty, gather
 from ..equations_file import save_equations
-from ..keep import Keep
 from ..problem import Learn, Problem
 from ..rows import Pass
 from ..shared_gather import gather_by_ranks
@@ -45,7 +45,7 @@ def solve(task: Task) -> Fitted:
     equations, report = _gathered(task)
 
     def finish() -> Fitted:
-        _keep(equations, task.keep)
+        _keep(equations, task)
         # rows of several ranks are in another order, and a ridge that was given is not refined
         refine = task.ridge.chosen and task.compute.ranks is None
         groups = left_out_groups(task.problem, task.recipe.seed) if refine else ()
@@ -71,10 +71,13 @@ def _with_committee(fitted: Fitted, task: Task, equations: Equations) -> Fitted:
     return replace(fitted, solution=replace(solution, factor=None, dual=None), committee=committee)
 
 
-def _keep(equations: Equations, keep: Keep) -> None:
+def _keep(equations: Equations, task: Task) -> None:
     """Write the equations if that is wanted; if they cannot be written there, warn and say where they are."""
+    keep = task.keep
     if keep.equations is None:
         return
+    structures, cutoff = task.problem.structures, equations.recipe.representation.cutoff
+    equations = replace(equations, bounds=Repulsion.around(structures, equations.elements, cutoff))
     try:
         write_or_rescue(keep.equations, lambda path: save_equations(equations, path, overwrite=keep.overwrite))
     except (OSError, InputError, ResourceError) as problem:
