@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
 from ase import Atoms
 
-from qml_lightning import Potential, Recipe, Structures, load_dataset, structures_from_ase
+from qml_lightning import Potential, Recipe, Structures, load_dataset, recipes, structures_from_ase
 
 from . import internals
-from .models import fchl19_recipe
+from .models import with_features
 from .places import SHARED_DATA
 
 # catalogue name, how many frames of it or how often its cell is repeated
@@ -59,11 +60,11 @@ def liquid_water(n_atoms: int) -> Structures:
     return structures_from_ase(box)
 
 
-def single_precision(n_features: int) -> Recipe:
-    """The default recipe in float32, with axes from few environments."""
-    return fchl19_recipe(n_features, precision="float32", projection_samples=300)
+def single_precision(n_features: int, recipe: Recipe = recipes.FCHL19) -> Recipe:
+    """A recipe in float32, with so many features and axes from few environments."""
+    return replace(with_features(recipe, n_features), precision="float32", projection_samples=300)
 
 
-def untrained(name: str, n_features: int) -> Potential:
+def untrained(name: str, n_features: int, recipe: Recipe = recipes.FCHL19) -> Potential:
     """A potential for that system with random weights: the time of a prediction does not depend on them."""
-    return internals.untrained(small(name), single_precision(n_features))
+    return internals.untrained(small(name), single_precision(n_features, recipe))

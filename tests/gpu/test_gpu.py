@@ -18,6 +18,8 @@ from structures_for_tests import kinds
 
 pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda")
+DENSITY = Density(cutoff=4.5, density_cutoff=4.0, n_pair=5, n_radial=4, n_channels=16)
+RECIPES = [pytest.param(recipe(), id="FCHL19"), pytest.param(recipe(representation=DENSITY), id="density")]
 
 
 @pytest.fixture(autouse=True)
@@ -72,10 +74,11 @@ def test_environments_are_as_exact_as_plain_torch(triton, representation, dtype)
         assert error <= 3 * (plain - truth).norm() + 10 * torch.finfo(dtype).eps * truth.norm(), name
 
 
+@pytest.mark.parametrize("given", RECIPES)
 @pytest.mark.parametrize("data", [molecules(16), crystals(8)], ids=["molecules", "crystals"])
-def test_training_and_prediction_on_the_gpu_give_what_the_cpu_gives(data):
-    found = fit(data, recipe(), device="cuda")
-    wanted = fit(data, recipe())
+def test_training_and_prediction_on_the_gpu_give_what_the_cpu_gives(data, given):
+    found = fit(data, given, device="cuda")
+    wanted = fit(data, given)
     one = found.on("cuda").predict(data.structures)
     other = wanted.predict(data.structures)
     scale = other.forces.abs().max()
@@ -84,14 +87,27 @@ def test_training_and_prediction_on_the_gpu_give_what_the_cpu_gives(data):
     assert torch.equal(one.forces, again.forces)
 
 
-def test_the_module_differentiates_on_the_gpu():
+@pytest.mark.parametrize("given", RECIPES)
+def test_the_module_differentiates_on_the_gpu(given):
     data = molecules(12)
-    potential = fit(data, recipe())
+    potential = fit(data, given)
     positions = data.structures.select([0]).positions.to(CUDA).requires_grad_()
     numbers = data.structures.select([0]).numbers.to(CUDA)
     potential.module("cuda")(positions, numbers).sum().backward()
     wanted = -potential.predict(data.structures.select([0])).forces
     torch.testing.assert_close(positions.grad.cpu(), wanted, rtol=1e-6, atol=1e-6)
+
+
+def test_cells_of_a_module_have_the_gradients_of_the_cpu():
+    data = crystals(8)
+    potential, some = fit(data, recipe()), data.structures.select([0, 1])
+    slopes = []
+    for device in (CUDA, torch.device("cpu")):
+        given = [one.to(device).clone() for one in (some.positions, some.numbers, some.cells, some.structure_of_atom)]
+        given[2].requires_grad_()
+        potential.module(device)(*given, some.periodic.to(device)).sum().backward()
+        slopes.append(given[2].grad.cpu())
+    torch.testing.assert_close(slopes[0], slopes[1], rtol=1e-6, atol=1e-6)
 
 
 def test_the_gpu_lists_the_pairs_that_the_cpu_lists():

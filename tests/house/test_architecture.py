@@ -18,7 +18,7 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 # name stands for its `__init__`, which comes last in the room.
 HOUSE = """
 errors
-machine: files display journal tensors sums memory processes progress ranks forks turns compute
+machine: files display journal tensors sums waits memory processes progress ranks forks turns compute
 atoms: units structures fingerprints dataset cells linked_cells neighbours
 kernels: contract harmonics reference.pullback reference.fchl19 reference.density reference.features
   reference.tangents reference.pairs reference

@@ -18,6 +18,7 @@ from small_models import molecules
 
 sys.path.insert(0, str(ROOT))
 
+from benchmarks import gpu
 from benchmarks.harness import command, drawing
 from benchmarks.harness.benchmark import CELL, Benchmark, Comparison, Options, earlier, entries, key_of
 from benchmarks.harness.places import FIGURES, RESULTS, SHARED_DATA
@@ -282,3 +283,25 @@ def test_the_ways_to_sum_up_a_gram_matrix_give_the_same_matrix_but_for_rounding(
 def test_a_table_lines_up_in_the_source_if_wanted():
     assert table(["a", ""], [["long", "1"]]) == "| a    |   |\n|------|---|\n| long | 1 |"
     assert table(["a", ""], [["long", "1"]], aligned=False) == "| a | |\n|---|---|\n| long | 1 |"
+
+
+def test_the_tables_of_a_gpu_have_both_representations_beside_the_paper():
+    named = ["1000 aspirin, FCHL19", "1000 aspirin, density"]
+    found = {
+        "prediction_us_per_atom": {name: {"16384": 1.5, "32768": 2.5} for name in named},
+        "training_seconds": {"ethanol, FCHL19": 10.0, "ethanol, density": 9.0},
+    }
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in gpu.tables(found).splitlines()]
+    paper = gpu.PUBLISHED["prediction"]["systems"]["1000 aspirin"]
+    for name in named:
+        assert [name, "1.5", f"{paper['16384']:g}", "2.5", f"{paper['32768']:g}"] in [
+            [row[0], row[1].rstrip("0"), row[2], row[3].rstrip("0"), row[4]] for row in rows if len(row) == 5
+        ]
+    assert {row[0] for row in rows if len(row) == 3} >= {"ethanol, FCHL19", "ethanol, density"}
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")
+def test_the_benchmark_of_a_gpu_cannot_pass_without_one(monkeypatch):
+    monkeypatch.setattr("sys.argv", ["gpu.py"])
+    with pytest.raises(SystemExit, match="torch sees none"):
+        gpu.main()

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import os
 import subprocess
 import sys
 
 import pytest
+
+from places import ROOT
 
 
 def run(code: str) -> str:
@@ -37,3 +40,33 @@ def test_importing_the_package_and_asking_for_help_do_not_wait_for_torch():
     code = "import sys, qml_lightning.cli as c; c.main([{}]); print('torch' in sys.modules, 'ase' in sys.modules)"
     for arguments in ("", "'train', '--help'", "'--version'"):
         assert run(code.format(arguments)).endswith("False False")
+
+
+WITHOUT_TRITON = """
+import sys
+sys.modules["triton"] = None  # an import of it fails
+import os, torch
+os.environ.pop("TRITON_INTERPRET", None)
+from small_models import molecules, recipe
+from qml_lightning import fit
+from qml_lightning.cli import main
+from qml_lightning.model.recipe import SolverSettings
+from qml_lightning.model.representations.density import Density
+
+data, density = molecules(8), Density(cutoff=4.5, density_cutoff=4.0, n_pair=5, n_radial=4, n_channels=16)
+pairs = SolverSettings("iterative", "compensated", preconditioner_features=16)
+one = data.structures.select([0])
+for changes in ({}, {"representation": density}, {"solver": pairs, "precision": "float32"}):
+    potential = fit(data, recipe(n_features=32, **changes))
+    energy = potential.module()(one.positions, one.numbers)
+    assert torch.allclose(energy, potential.on(kernels="reference").predict(one).energies)
+main(["info"])
+print("done", [name for name in sys.modules if name.startswith("triton") and sys.modules[name] is not None])
+"""
+
+
+def test_an_installation_for_the_cpu_needs_no_triton():
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "helpers")}
+    done = subprocess.run([sys.executable, "-c", WITHOUT_TRITON], capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert done.stdout.strip().endswith("done []")

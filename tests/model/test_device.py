@@ -16,18 +16,23 @@ from ase import Atoms
 
 from operators_for_tests import Waits
 from qml_lightning import fit
-from qml_lightning.atoms.structures import Structures
+from qml_lightning.atoms.structures import Structures, structures_from_ase
+from qml_lightning.errors import InputError
 from qml_lightning.kernels import kernels_for, sums_in_pairs
 from qml_lightning.machine.compute import Compute
+from qml_lightning.model.module import with_gradients
 from qml_lightning.model.predictor import Predictor
+from qml_lightning.model.representations.density import Density
 from qml_lightning.training.environments import environments
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.row_operator import matrix_free
 from qml_lightning.training.rows import rows_of_kind
-from small_models import molecules, recipe
+from small_models import SMALL, molecules, recipe
 from structures_for_tests import WATER, rattled
 
 pytest.importorskip("triton", reason="Triton is not installed")
+# Numbers of pairs, then of those that are too close with that of crowded atoms: all that a batch waits for.
+PAIRS_AND_THOSE_BEYOND = ["tolist", "tolist"]
 pytestmark = pytest.mark.skipif(torch.cuda.is_available(), reason="kernels are compiled here: pytest -m gpu")
 
 
@@ -45,7 +50,8 @@ class OnDevice(torch.Tensor):
         name = getattr(function, "__name__", "")
         if name in ("nonzero", "item", "tolist", "__bool__", "__int__", "cpu", "unique", "bincount", "numpy"):
             cls.noted.append(name)
-        return super().__torch_function__(function, types, args, kwargs or {})
+        found = super().__torch_function__(function, types, args, kwargs or {})
+        return found.as_subclass(torch.Tensor) if name == "cpu" else found  # what is on the host is its own
 
     @classmethod
     @contextmanager
@@ -54,10 +60,24 @@ class OnDevice(torch.Tensor):
         yield cls.noted
 
 
-@pytest.fixture(scope="module")
-def trained():
+# Representations, with the kernels that give their values and their Jacobian.
+DENSITY = Density(cutoff=4.5, density_cutoff=4.0, n_pair=5, n_radial=4, n_channels=16)
+KERNELS = {
+    "FCHL19": (SMALL.representation, {"_values2", "_values3"}, {"_jacobian", "_projected"}),
+    "density": (DENSITY, {"_values"}, {"_moments", "_jacobian", "_projected"}),
+}
+
+
+@pytest.fixture(scope="module", params=list(KERNELS))
+def trained(request):
     data = molecules(8)
-    return fit(data, recipe(n_features=64)), data
+    return fit(data, recipe(n_features=64, representation=KERNELS[request.param][0])), data
+
+
+def kernels_of(potential) -> tuple[set[str], set[str]]:
+    """Names of the kernels of its representation: values, and Jacobian."""
+    _, values, jacobian = KERNELS["density" if isinstance(potential.recipe.representation, Density) else "FCHL19"]
+    return values, jacobian
 
 
 def test_the_counter_counts():
@@ -92,24 +112,38 @@ def test_a_prediction_waits_for_the_device_once_at_its_end(trained, monkeypatch)
         seen.append((waits.found, {one.kernel.__name__ for one in launches}))
         return found
 
+    with recorded():
+        predictor.predict(data.structures)  # the host computes constants of the kernels once
     monkeypatch.setattr(Predictor, "_learnt", counted)
     predictor.predict(data.structures)
     assert seen
     for waits, launches in seen:
         assert not waits
-        assert {"_values2", "_values3", "_energy_and_slope", "_pullback"} <= launches
+        assert kernels_of(potential)[0] | {"_energy_and_slope", "_pullback"} <= launches
 
 
 @pytest.fixture
 def on_device(monkeypatch):
-    """Structures that are sent to a device are marked there, and lists are made there; give what waits for it."""
-    to = Structures.to
+    """Tensors that are sent to a device are marked there, and lists are made there; give what waits for it.
 
-    def sent(self, device):
-        moved = to(self, device)
-        return Structures(*(OnDevice(getattr(moved, one.name)) for one in fields(moved)))
+    A copy to a device for which the host would wait is noted as "to".
+    """
+    to, send = torch.Tensor.to, Structures.to
 
-    monkeypatch.setattr(Structures, "to", sent)
+    def moved(tensor, *given, **options):
+        to_device = "device" in options or isinstance(given[0], torch.device | str)
+        if not to_device or isinstance(tensor, OnDevice):
+            return to(tensor, *given, **options)
+        if not options.get("non_blocking"):
+            OnDevice.noted.append("to")
+        return OnDevice(to(tensor, *given, **options).clone())
+
+    def all_moved(structures, device):
+        there = send(structures, device)
+        return Structures(*(moved(getattr(there, one.name), device, non_blocking=True) for one in fields(there)))
+
+    monkeypatch.setattr(torch.Tensor, "to", moved)
+    monkeypatch.setattr(Structures, "to", all_moved)
     monkeypatch.setattr("qml_lightning.atoms.neighbours.VESIN_ON", ())
     with OnDevice.waits() as waits:
         yield waits
@@ -125,10 +159,9 @@ def before_the_results(waits: list[str]) -> list[str]:
 @pytest.mark.parametrize(
     ("kind", "wanted"),
     [
-        # numbers of pairs, of those that are too close, and whether atoms are crowded
-        ("molecules", ["tolist", "nonzero", "__bool__"]),
-        ("small cell", ["tolist", "nonzero", "__bool__"]),
-        ("large cell", ["__int__", "tolist", "nonzero", "__bool__"]),  # and first of candidates in its bins
+        ("molecules", PAIRS_AND_THOSE_BEYOND),
+        ("small cell", PAIRS_AND_THOSE_BEYOND),
+        ("large cell", ["__int__", *PAIRS_AND_THOSE_BEYOND]),  # and first of candidates in its bins
     ],
 )
 def test_a_batch_waits_for_numbers_that_shapes_need_and_for_its_results(kind, wanted, trained, on_device):
@@ -138,6 +171,7 @@ def test_a_batch_waits_for_numbers_that_shapes_need_and_for_its_results(kind, wa
     predictor = potential.on("cpu", kernels="triton")
     small = Atoms("OHH", WATER.positions, cell=[1.9, 2.1, 2.2], pbc=True)
     given = {"molecules": data.structures, "small cell": small, "large cell": small * (7, 7, 7)}[kind]
+    del on_device[:]  # a predictor is made ready once
     with recorded():
         predictor.predict(given)
     assert before_the_results(on_device) == wanted
@@ -152,15 +186,17 @@ def test_a_step_with_a_kept_list_waits_for_its_numbers_and_results(trained, on_d
         predictor.predict(data.structures)
         del on_device[:]
         predictor.predict(data.structures)
-    assert before_the_results(on_device) == ["tolist", "nonzero", "nonzero", "__bool__"]
+    assert before_the_results(on_device) == PAIRS_AND_THOSE_BEYOND
 
 
 def test_environments_of_a_fit_wait_for_the_numbers_of_pairs_and_tangents(trained, on_device):
     from qml_lightning.kernels.triton.launch import recorded
 
     potential, data = trained
+    basis = potential.basis.ready(Compute("cpu", "triton"))
+    del on_device[:]
     with recorded():
-        environments(potential.basis.ready(Compute("cpu", "triton")), data.structures, ("forces",))
+        environments(basis, data.structures, ("forces",))
     # pairs, those of different atoms, different ones among these, and which they are
     assert on_device == ["tolist", "nonzero", "unique", "cpu"]
 
@@ -175,6 +211,32 @@ def test_lists_of_a_device_give_what_lists_of_the_host_give(trained, monkeypatch
     torch.testing.assert_close(found.energies, wanted.energies, rtol=1e-13, atol=0)
     torch.testing.assert_close(found.forces, wanted.forces, rtol=0, atol=1e-11)
     torch.testing.assert_close(found.stress[1:3], wanted.stress[1:3], rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("kind", ["molecules", "cells"])
+def test_a_module_waits_once_for_what_the_host_must_know_and_leaves_the_rest_there(kind, trained, on_device):
+    from qml_lightning.kernels.triton.launch import recorded
+
+    potential, data = trained
+    crystal = Atoms("OHH", WATER.positions, cell=[1.9, 2.1, 2.2], pbc=True)
+    given = data.structures if kind == "molecules" else structures_from_ase([crystal, rattled(crystal, 1)])
+    inputs = (given.positions, given.cells, given.numbers, given.structure_of_atom, given.periodic)
+    predictor = potential.on("cpu", kernels="triton")
+    del on_device[:]
+    with recorded():
+        found = with_gradients(predictor, *(OnDevice(one.clone()) for one in inputs))
+    assert on_device == ["cpu", *PAIRS_AND_THOSE_BEYOND]  # numbers, cells and so on in one copy; no results
+    assert all(isinstance(one, OnDevice) for one in found)
+
+
+def test_a_module_says_what_is_wrong_with_positions_that_are_on_a_device(trained, on_device):
+    potential, data = trained
+    given = data.structures
+    positions = given.positions.clone()
+    positions[-1, 1] = torch.nan
+    inputs = (positions, given.cells, given.numbers, given.structure_of_atom, given.periodic)
+    with pytest.raises(InputError, match=f"Structure {len(given) - 1} has a coordinate that is NaN"):
+        with_gradients(potential.on("cpu", kernels="triton"), *(OnDevice(one) for one in inputs))
 
 
 @pytest.mark.parametrize("in_pairs", [False, True], ids=["float64", "pairs of float32"])
@@ -219,7 +281,8 @@ def test_rows_of_a_fit_wait_for_nothing(trained):
         for kind in ("energies", "forces"):
             rows_of_kind(basis, marked, kind)
     assert not waits
-    assert {"_values2", "_values3", "_jacobian", "_projected", "_rows"} == {one.kernel.__name__ for one in launches}
+    values, jacobian = kernels_of(potential)
+    assert values | jacobian | {"_rows"} == {one.kernel.__name__ for one in launches}
 
 
 def _native() -> bool:

@@ -49,7 +49,7 @@ def test_what_torch_keeps_for_itself_counts_as_free(monkeypatch):
         memory_reserved = staticmethod(lambda device: 50)
         memory_allocated = staticmethod(lambda device: 20)
 
-    monkeypatch.setattr(memory.torch, "get_device_module", lambda device: Device)
+    monkeypatch.setattr(torch, "get_device_module", lambda device: Device)
     assert room_on("cuda:1") == 130
 
 

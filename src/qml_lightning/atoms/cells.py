@@ -17,6 +17,7 @@ MOST_NEIGHBOURS = 20_000
 MOST_IMAGES = 300_000
 # Atoms in a cube of this edge, where nothing is periodic.
 CUBE, MOST_IN_CUBE = 1.5, 2000  # Å
+_CUBES = 2**21  # along a direction, at most: no coordinate is beyond a million Å
 
 
 def check_cells(structures: Structures, cutoff: float, first: int = 0) -> None:
@@ -105,10 +106,11 @@ def _volume(cell: np.ndarray) -> float:
 def _check_crowds(structures: Structures, first: int) -> None:
     """Refuse large structures with thousands of atoms on almost one spot."""
     for s in (structures.counts > MOST_IN_CUBE).nonzero()[:, 0].tolist():
-        positions = structures.positions[structures.offsets[s] : structures.offsets[s + 1]].numpy()
-        _, atoms = np.unique(np.floor(positions / CUBE).astype(np.int64), axis=0, return_counts=True)
-        if atoms.max() > MOST_IN_CUBE:
+        x, y, z = (structures.positions[structures.offsets[s] : structures.offsets[s + 1]] / CUBE).floor().long().T
+        cubes = ((x * _CUBES + y) * _CUBES + z).sort().values
+        if bool((cubes[MOST_IN_CUBE:] == cubes[:-MOST_IN_CUBE]).any()):
+            atoms = int(cubes.unique(return_counts=True)[1].max())
             raise InputError(
-                f"Structure {first + s}: {atoms.max():,} atoms stand in a cube of {CUBE} Å. No matter is so dense: "
+                f"Structure {first + s}: {atoms:,} atoms stand in a cube of {CUBE} Å. No matter is so dense: "
                 "check the coordinates and their unit of length."
             )

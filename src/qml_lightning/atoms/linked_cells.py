@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..machine.memory import room_on
+from ..machine.waits import sent
 from .cells import heights_of
 from .structures import Structures, batches
 
@@ -54,14 +56,15 @@ class Grid:
         bins, reach, scale = (np.stack(values)[best] for values in zip(*tried, strict=True))
         n, blocks = bins.prod(1), (2 * reach + 1).prod(1)
         known = np.where(n == 1, blocks * counts[:, 0], 0)
-        sent = torch.from_numpy
-        places = sent(inverse), sent(scale), sent(bins), sent(reach), sent(np.cumsum(n) - n)
-        return cls(*places, sent(blocks), sent(known), int(n.sum()))
+        made = torch.from_numpy
+        places = made(inverse), made(scale), made(bins), made(reach), made(np.cumsum(n) - n)
+        return cls(*places, made(blocks), made(known), int(n.sum()))
 
     def to(self, device: torch.device) -> Grid:
         """Grid on `device`, but for the numbers that only the host reads."""
         names = ("inverse", "scale", "bins", "reach", "first")
-        return replace(self, **{name: getattr(self, name).to(device) for name in names})
+        moved: dict[str, Any] = {name: sent(getattr(self, name), device) for name in names}
+        return replace(self, **moved)
 
 
 def _tried(

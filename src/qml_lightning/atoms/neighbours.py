@@ -12,6 +12,7 @@ from torch import Tensor
 from vesin import NeighborList
 
 from ..errors import InputError
+from ..machine.waits import count_marks, places_of, sent
 from . import linked_cells
 from .cells import check_cells, heights_of
 from .linked_cells import ALL_PAIRS_ATOMS
@@ -43,19 +44,28 @@ class Pairs:
     vector: Tensor  # (pairs, 3)
     segments: Tensor  # (atoms · elements + 1,): centre i, element e begins at segments[i · elements + e]
 
-    def moved(self, structures: Structures) -> Pairs:
-        """Pairs of the same atoms, with the vectors of new positions and cells; an InputError if two atoms meet."""
+    def moved(self, structures: Structures, cutoff: float) -> Pairs:
+        """Pairs closer than `cutoff` at new positions and cells; an InputError if two atoms meet.
+
+        The host waits once, for the number of pairs.
+        """
         vector = _vectors(structures, structures.to(self.vector.device), self.centre, self.neighbour, self.shift)
-        _, n_meeting = _counts(meeting := _meeting(vector.square().sum(1)), meeting)
+        squared = vector.square().sum(1)
+        close = squared < cutoff**2
+        n, n_meeting = count_marks(close, _meeting(squared))
         if n_meeting:
             _refuse(structures, self.centre, self.neighbour, vector)
-        return replace(self, vector=vector)
+        return replace(self, vector=vector)._only(close, n)
 
     def within(self, cutoff: float) -> Pairs:
         """Pairs that are closer than `cutoff`."""
         close = self.vector.square().sum(1) < cutoff**2
+        return self._only(close, *count_marks(close))
+
+    def _only(self, close: Tensor, n: int) -> Pairs:
+        """The `n` pairs that are marked."""
         segments = offsets_from_counts(close.long())[self.segments]
-        near = close.nonzero()[:, 0]
+        near = places_of(close, n)
         return Pairs(self.centre[near], self.neighbour[near], self.shift[near], self.vector[near], segments)
 
 
@@ -92,7 +102,7 @@ class SkinnedPairs:
 
     def now(self, structures: Structures) -> Pairs:
         """Pairs within the cutoff at the positions of `structures`, which these must serve."""
-        return self.listed.moved(structures).within(self.cutoff)
+        return self.listed.moved(structures, self.cutoff)
 
 
 def element_indices(numbers: Tensor, elements: tuple[int, ...]) -> Tensor:
@@ -114,11 +124,12 @@ def pairs_within(
 ) -> Pairs:
     """All pairs of each structure closer than `cutoff`, in any cell and any mix of periodic directions, on `device`.
 
-    Structures are on the host. A device other than the CPU finds the pairs itself, and the host waits for their number.
+    Structures are on the host, but for positions that are on `device` already. A device other than the CPU finds the
+    pairs itself, and the host waits for their number.
     """
     if not cutoff > 0:
         raise InputError(f"A cutoff is a positive length in Å, got {cutoff}.")
-    element = element_indices(structures.numbers, elements).to(device)
+    element = sent(element_indices(structures.numbers, elements), device)
     check_cells(structures, cutoff)
     here, parts = structures.to(device), []
     counts = torch.zeros(structures.n_atoms * len(elements), dtype=torch.int64, device=device)
@@ -172,23 +183,10 @@ def _near(
     squared = vector.square().sum(1)
     other = (centre != neighbour) | (shift != 0).any(1)  # nobody is a neighbour of himself
     near = other & (squared < cutoff**2)
-    n, n_meeting = _counts(near, other & _meeting(squared))
+    n, n_meeting = count_marks(near, other & _meeting(squared))
     if n_meeting:
         _refuse(structures, centre[other], neighbour[other], vector[other], first)
-    return _marked(near, n), vector
-
-
-def _counts(*marks: Tensor) -> list[int]:
-    """How many are marked in each: the host waits once for all."""
-    counts: list[int] = torch.stack([one.sum() for one in marks]).tolist()
-    return counts
-
-
-def _marked(mark: Tensor, n: int) -> Tensor:
-    """Places that are marked, whose number is known: `nonzero` would make the host wait for it again."""
-    out = mark.new_empty(n + 1, dtype=torch.int64)  # those that are not marked are written to the end, and dropped
-    place = torch.where(mark, mark.cumsum(0) - 1, n)
-    return out.scatter_(0, place, torch.arange(len(mark), device=mark.device))[:n]
+    return places_of(near, n), vector
 
 
 def _all_pairs(structures: Structures, which: Tensor) -> Listed:

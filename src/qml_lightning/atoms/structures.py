@@ -13,6 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..machine.display import one_line
+from ..machine.waits import sent
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -30,7 +31,8 @@ Index = Sequence[int] | np.ndarray | Tensor  # numbers of structures
 class Structures:
     """Structures laid end to end: structure s owns the atoms offsets[s]:offsets[s + 1].
 
-    Positions and cells are in Å and float64, on the CPU until they are sent to a device.
+    Positions and cells are in Å and float64, on the CPU until they are sent to a device. Positions that are on a device
+    already may stay there, with the rest on the CPU.
     """
 
     numbers: Tensor  # (atoms,) atomic numbers, int64
@@ -88,7 +90,7 @@ class Structures:
         """These structures on `device`."""
         if torch.device(device).type == self.positions.device.type == "cpu":
             return self
-        return Structures(*(getattr(self, one.name).to(device, non_blocking=True) for one in fields(self)))
+        return Structures(*(sent(getattr(self, one.name), device) for one in fields(self)))
 
     def select(self, index: Index) -> Structures:
         """Structures at `index`, in that order."""
@@ -96,7 +98,7 @@ class Structures:
         atoms = atoms_of(self.offsets, index)
         return Structures(
             self.numbers[atoms],
-            self.positions[atoms],
+            self.positions[sent(atoms, self.positions.device)],
             offsets_from_counts(self.counts[index]),
             self.cells[index],
             self.periodic[index],
@@ -189,13 +191,18 @@ def structures_from_ase(frames: Atoms | Sequence[Atoms]) -> Structures:
 
 
 def checked(
-    structures: Structures, labels: Labels | None = None, *, name: Callable[[int], str] = "Structure {}".format
+    structures: Structures,
+    labels: Labels | None = None,
+    *,
+    name: Callable[[int], str] = "Structure {}".format,
+    in_range: bool = False,
 ) -> Structures:
     """`structures` itself; an InputError that names the first structure that cannot be used, and why.
 
-    `name` gives the words for the structure of a number: a reader says file and frame.
+    `name` gives the words for the structure of a number: a reader says file and frame. `in_range`: it is known already
+    that no coordinate is too large or not a number.
     """
-    _check_structures(structures, name)
+    _check_structures(structures, name, in_range)
     for kind in () if labels is None else labels.kinds:
         values, wanted = getattr(labels, kind), label_shapes(structures)[kind]
         if tuple(values.shape) != wanted:
@@ -206,19 +213,19 @@ def checked(
     return structures
 
 
-def _check_structures(structures: Structures, name: Callable[[int], str]) -> None:
+def _check_structures(structures: Structures, name: Callable[[int], str], in_range: bool) -> None:
     if len(structures) == 0:
         raise InputError("There is no structure here. Give at least one.")
     numbers, cells, periodic = structures.numbers, structures.cells, structures.periodic
     if (s := _first(structures.counts == 0)) is not None:
         raise InputError(f"{name(s)} has no atoms. Remove it.")
-    if (s := _first(~(structures.positions.abs() <= LARGEST).all(1), structures.offsets)) is not None:
+    if not in_range and (s := _first(~in_reach(structures.positions).all(1), structures.offsets)) is not None:
         atoms = structures.positions[structures.offsets[s] : structures.offsets[s + 1]]
         raise InputError(f"{name(s)} has a coordinate {_out_of_range(atoms)}")
     wrong = (numbers < 1) | (numbers > 118)
     if (s := _first(wrong, structures.offsets)) is not None:
         raise InputError(f"{name(s)}: {int(numbers[wrong][0])} is no atomic number (1 to 118).")
-    if (s := _first(~(cells.abs() <= LARGEST).all(2).all(1))) is not None:
+    if (s := _first(~in_reach(cells).all(2).all(1))) is not None:
         raise InputError(f"{name(s)} has a cell {_out_of_range(cells[s])}")
     if not periodic.any():
         return
@@ -229,6 +236,11 @@ def _check_structures(structures: Structures, name: Callable[[int], str]) -> Non
             f"{name(s)} is periodic along {periodic[s].tolist()} but its cell {cells[s].tolist()} does not span these "
             "directions. Give a cell, or turn periodicity off."
         )
+
+
+def in_reach(lengths: Tensor) -> Tensor:
+    """Marks of numbers that may be lengths in Å."""
+    return lengths.abs() <= LARGEST
 
 
 def _out_of_range(values: Tensor) -> str:

@@ -77,10 +77,10 @@ def joined(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterator[Ranks
     if not several_ranks():
         yield None
         return
-    if device.type == "cuda":
-        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", 0)) if device.index is None else device.index)
-        torch.cuda.set_device(device)
     local = int(os.environ.get("LOCAL_WORLD_SIZE", 1))
+    if device.type == "cuda":
+        device = _own_gpu(device, local)
+        torch.cuda.set_device(device)
     ranks = Ranks(own_rank(), int(os.environ["WORLD_SIZE"]), local, device)
     with in_touch(ranks):
         dist.init_process_group("nccl" if device.type == "cuda" else "gloo", timeout=timeout)
@@ -88,6 +88,19 @@ def joined(device: torch.device, timeout: timedelta = TIMEOUT) -> Iterator[Ranks
         yield ranks
     finally:
         dist.destroy_process_group()
+
+
+def _own_gpu(device: torch.device, n_local: int) -> torch.device:
+    """GPU of this rank, one of `n_local` on this machine: that of its number, unless another one was asked for."""
+    if device.index is not None:
+        return device
+    number, there = int(os.environ.get("LOCAL_RANK", 0)), torch.cuda.device_count()
+    if number >= there:
+        raise InputError(
+            f"torchrun started {n_local} processes on a machine where torch sees {there} GPUs, and each takes one. Use "
+            f"--nproc-per-node {max(1, there)}. If every process is shown one GPU alone: --device cuda:0."
+        )
+    return torch.device("cuda", number)
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from ..atoms.neighbours import element_indices, pairs_within
 from ..atoms.structures import Structures, batches
 from ..kernels import FeatureMap, Kernels, RepresentationArguments, kernels_for
 from ..machine.compute import Compute
+from ..machine.waits import sent
 from .features import columns_of, draw_maps
 from .projection import Projection, directions, principal_axes
 from .recipe import Recipe
@@ -129,7 +130,7 @@ class ReadyBasis:
 
     def like(self, tensor: Tensor) -> Tensor:
         """`tensor` on the device and in the precision of the basis."""
-        return tensor.to(self.projections)
+        return sent(tensor, self.device).to(self.projections.dtype)
 
 
 def draw_representation(structures: Structures, recipe: Recipe) -> dict[str, Tensor]:

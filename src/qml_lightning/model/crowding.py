@@ -20,6 +20,7 @@ from torch import Tensor
 from ..atoms.neighbours import element_indices, pairs_within
 from ..atoms.structures import Structures, batches
 from ..machine.sums import add_rows
+from ..machine.waits import sent
 
 # Reach relative to the shortest distance of a pair of elements in the data: the first neighbours and the nearest of the
 # second ones. Less feels single bonds, more is dull: compressed silicon then falls before it is noticed.
@@ -58,22 +59,27 @@ class Crowding:
     full: Tensor  # (elements,) float64: nothing is left of the learnt energy
     strength: Tensor  # (elements,) float64, eV: half of it is the repulsion at `full`
 
+    def to(self, device: torch.device) -> Crowding:
+        """Crowding on `device`."""
+        return Crowding(*(sent(one, device) for one in (self.reach, self.onset, self.full, self.strength)))
+
     def count(self, element: Tensor, centre: Tensor, neighbour: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
         """Crowding of each atom, and its derivative by the pair vectors."""
-        reach2 = self.reach.to(vectors.device)[element[centre], element[neighbour]] ** 2
+        reach2 = self.reach[element[centre], element[neighbour]] ** 2
         near = (1 - vectors.square().sum(1) / reach2).clamp(min=0)
         counted = add_rows(near.new_zeros(len(element), dtype=torch.float64), centre, near**4)
         return counted, (-8 * near**3 / reach2)[:, None] * vectors
 
-    def crowded(self, element: Tensor, centre: Tensor, neighbour: Tensor, vectors: Tensor) -> CrowdedAtoms | None:
-        """Atoms that are too crowded, None if there are none."""
+    def excess(self, element: Tensor, centre: Tensor, neighbour: Tensor, vectors: Tensor) -> tuple[Tensor, Tensor]:
+        """y of each atom, zero for those that are not too crowded, and the derivative of the crowding by vectors."""
         counted, by_vector = self.count(element, centre, neighbour, vectors)
-        full, onset, strength = (one.to(element.device)[element] for one in (self.full, self.onset, self.strength))
-        width = full - onset
-        y = ((counted - onset) / width).clamp(min=0)
-        if not bool(y.any()):
-            return None
-        w = y.clamp(max=1)
+        full, onset = self.full[element], self.onset[element]
+        return ((counted - onset) / (full - onset)).clamp(min=0), by_vector
+
+    def crowded(self, element: Tensor, centre: Tensor, y: Tensor, by_vector: Tensor) -> CrowdedAtoms:
+        """Atoms that are too crowded, from the `excess` of all."""
+        full, onset, strength = (one[element] for one in (self.full, self.onset, self.strength))
+        width, w = full - onset, y.clamp(max=1)
         return CrowdedAtoms(
             1 - w**3 * (10 - 15 * w + 6 * w**2),
             -30 * w**2 * (1 - w) ** 2 / width,

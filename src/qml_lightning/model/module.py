@@ -9,8 +9,10 @@ from weakref import WeakValueDictionary
 import torch
 from torch import Tensor
 
-from ..atoms.structures import Structures, checked, offsets_from_counts
+from ..atoms.structures import Structures, checked, in_reach, offsets_from_counts
 from ..errors import InputError
+from ..machine.sums import add_rows
+from ..machine.waits import on_host, sent
 
 if TYPE_CHECKING:
     from .predictor import Predictor
@@ -62,11 +64,21 @@ class PotentialModule(torch.nn.Module):
             batch = torch.zeros_like(numbers, dtype=torch.int64)
         elif cells is None:
             raise InputError("A batch needs cells, (structures, 3, 3): zeros for molecules.")
+        elif batch.shape != numbers.shape:
+            raise InputError(
+                f"Wanted the structure of each atom as batch, {tuple(numbers.shape)}, got {tuple(batch.shape)}."
+            )
+        if cells is not None and (cells.dim() != 3 or cells.shape[1:] != (3, 3)):
+            raise InputError(f"Wanted cells of shape (structures, 3, 3), got {tuple(cells.shape)}.")
         if periodic is None:
             n = 1 if cells is None else cells.shape[0]
             periodic = torch.full((n, 3), cells is not None, dtype=torch.bool, device=positions.device)
         if cells is None:
             cells = positions.new_zeros(1, 3, 3)
+        if periodic.shape != cells.shape[:2]:
+            raise InputError(
+                f"Wanted periodic directions of shape {tuple(cells.shape[:2])}, got {tuple(periodic.shape)}."
+            )
         energies: Tensor = _energies(positions, cells, numbers, batch, periodic, self._number)[0]
         return energies
 
@@ -76,37 +88,61 @@ def _energies(
     positions: Tensor, cells: Tensor, numbers: Tensor, batch: Tensor, periodic: Tensor, predictor: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Energies, and their gradients by positions and by cells."""
-    n = len(cells)
-    if len(batch) and (bool((batch.diff() < 0).any()) or int(batch[0]) < 0 or int(batch[-1]) >= n):
-        raise InputError(f"batch must ascend within 0 … {n - 1}: the atoms of a structure stand together.")
-    structures = checked(
-        Structures(
-            numbers.long().cpu(),
-            positions.double().cpu().contiguous(),
-            offsets_from_counts(torch.bincount(batch.cpu(), minlength=n)),
-            cells.double().cpu().contiguous(),
-            periodic.cpu().contiguous(),
-        )
-    )
-    by_cell = torch.zeros(n, 3, 3, dtype=torch.float64)
-    found = _PREDICTORS[predictor].predict(structures, forces=True, stress=structures.has_volume)
+    return with_gradients(_PREDICTORS[predictor], positions, cells, numbers, batch, periodic)
+
+
+def with_gradients(
+    predictor: Predictor, positions: Tensor, cells: Tensor, numbers: Tensor, batch: Tensor, periodic: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Energies, and their gradients by positions and by cells, where these are.
+
+    Positions stay on the device of the predictor, and so does all that follows from them. The host needs to know the
+    rest, and waits for it once.
+    """
+    there = positions.double().to(predictor.basis.device).contiguous()
+    known = on_host((numbers, batch, cells, periodic, in_reach(there).all()))
+    structures = _structures(there, *known)
+    found = predictor.predict_there(structures, forces=True, stress=structures.has_volume)
     assert found.forces is not None
     gradient = -found.forces
+    by_cell = torch.zeros(len(structures), 3, 3, dtype=torch.float64, device=there.device)
     if found.stress is not None:
-        by_cell = _by_cell(structures, gradient, found.stress * structures.volumes[:, None, None])
+        by_cell = _by_cell(structures, gradient, found.stress)
     return found.energies.to(positions.device), gradient.to(positions), by_cell.to(cells)
 
 
-def _by_cell(structures: Structures, gradient: Tensor, virial: Tensor) -> Tensor:
+def _structures(
+    there: Tensor, numbers: Tensor, batch: Tensor, cells: Tensor, periodic: Tensor, in_range: Tensor
+) -> Structures:
+    """Structures with their positions `there`; an InputError that says what is wrong with them."""
+    n, owner = len(cells), batch.long()
+    if len(owner) and (bool((owner.diff() < 0).any()) or int(owner[0]) < 0 or int(owner[-1]) >= n):
+        raise InputError(f"batch must ascend within 0 … {n - 1}: the atoms of a structure stand together.")
+    fine = bool(in_range)
+    return checked(
+        Structures(
+            numbers.long(),
+            there if fine else there.cpu(),
+            offsets_from_counts(torch.bincount(owner, minlength=n)),
+            cells,
+            periodic.bool(),
+        ),
+        in_range=fine,
+    )
+
+
+def _by_cell(structures: Structures, gradient: Tensor, stress: Tensor) -> Tensor:
     """Gradient by the lattice vectors at fixed positions, (structures, 3, 3).
 
     A strain moves both: virial = cellᵀ · gradient by cell + Σ position ⊗ gradient by position.
     """
-    outer = structures.positions[:, :, None] * gradient[:, None, :]
-    moved = torch.zeros_like(virial).index_add_(0, structures.structure_of_atom, outer)
-    rest = torch.where(structures.volumes.isfinite()[:, None, None], virial - moved, 0.0)
-    by_cell: Tensor = torch.linalg.pinv(structures.cells.transpose(1, 2)) @ rest
-    return by_cell * structures.periodic[:, :, None]
+    owner, volumes = (sent(one, gradient.device) for one in (structures.structure_of_atom, structures.volumes))
+    moved = add_rows(torch.zeros_like(stress), owner, structures.positions[:, :, None] * gradient[:, None, :])
+    rest = torch.where(volumes.isfinite()[:, None, None], stress * volumes[:, None, None] - moved, 0.0)
+    # cells are on the host: a device would make it wait for their inverses
+    inverse = torch.linalg.pinv(structures.cells.transpose(1, 2)) * structures.periodic[:, :, None]
+    by_cell: Tensor = sent(inverse, gradient.device) @ rest
+    return by_cell
 
 
 @_energies.register_fake

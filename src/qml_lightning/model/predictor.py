@@ -17,6 +17,7 @@ from ..errors import InputError
 from ..kernels import WholePath
 from ..machine.display import facts_html, one_line
 from ..machine.sums import add_rows
+from ..machine.waits import sent
 from .basis import ReadyBasis
 from .committee import NO_COMMITTEE
 from .crowding import CrowdedAtoms
@@ -36,7 +37,7 @@ ATOMS_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class Prediction:
-    """Energies, forces and stress of a batch of structures, in eV and Å, float64 on the CPU."""
+    """Energies, forces and stress of a batch of structures, in eV and Å, float64; on the CPU unless left elsewhere."""
 
     energies: Tensor  # (structures,)
     atom_energies: Tensor  # (atoms,)
@@ -98,6 +99,7 @@ class Predictor:
         self.basis = basis
         self.skin = skin
         self._local = local
+        self._repulsion = None if potential.repulsion is None else potential.repulsion.to(basis.device)
         self._members = members
         self._pairs: SkinnedPairs | None = None
         self._lists_made = 0
@@ -131,12 +133,19 @@ class Predictor:
 
         `uncertainty`: their standard deviations as well, but that of the stress.
         """
-        if uncertainty and self.potential.committee is None:
-            raise InputError(NO_COMMITTEE)
         if not isinstance(structures, Structures):
             structures = structures_from_ase(structures)
         if stress is None:
             stress = structures.has_volume
+        found = self.predict_there(structures, forces=forces, stress=stress, uncertainty=uncertainty)
+        return found.on_host() if self._whole_path is None else found
+
+    def predict_there(
+        self, structures: Structures, *, forces: bool, stress: bool, uncertainty: bool = False
+    ) -> Prediction:
+        """Prediction that is left on the device. Positions may be there already, the rest is on the host."""
+        if uncertainty and self.potential.committee is None:
+            raise InputError(NO_COMMITTEE)
         if self._process != os.getpid():
             self._begin_anew()
         if self._whole_path is not None:
@@ -237,9 +246,9 @@ class Predictor:
     def predict_pairs(
         self, structures: Structures, pairs: Pairs, *, forces: bool, stress: bool, uncertainty: bool = False
     ) -> Prediction:
-        """Prediction from pairs that are known already: molecular dynamics uses them again."""
+        """Prediction on the device from pairs that are known already: molecular dynamics uses them again."""
         listed, here = element_indices(structures.numbers, self.basis.elements), structures.to(self.basis.device)
-        close, crowded = self._beyond_the_data(listed.to(self.basis.device), pairs)
+        close, crowded = self._beyond_the_data(sent(listed, self.basis.device), pairs)
         seen = pairs.vector if close is None else close.held_apart(pairs.vector)
         committee = self.potential.committee if uncertainty else None
         n_forces = 0 if committee is None or not forces else committee.force_members
@@ -248,7 +257,7 @@ class Predictor:
         learnt, gradients = self._learnt(listed, pairs.segments, seen, locals_, n_gradients)
         gradients = [_by_vectors(one, learnt[k], close, crowded, k == 0) for k, one in enumerate(gradients)]
         energy, *of_members = learnt if crowded is None else [crowded.fade * one for one in learnt]
-        atom_energies = energy + self.potential.baseline.per_atom(structures).to(self.basis.device)
+        atom_energies = energy + sent(self.potential.baseline.per_atom(structures), self.basis.device)
         if close is not None:
             add_rows(atom_energies, pairs.centre[close.which], close.energy)
         if crowded is not None:
@@ -261,7 +270,6 @@ class Predictor:
                 forces=forces_from(here, pairs, gradients[0]) if forces else None,
                 stress=stress_from(here, pairs, gradients[0]) if stress else None,
             )
-        made = made.on_host()
         if committee is None:
             return made
         of_forces = [forces_from(here, pairs, gradient) for gradient in gradients[1:]] if forces else []
@@ -271,11 +279,9 @@ class Predictor:
 
     def _beyond_the_data(self, element: Tensor, pairs: Pairs) -> tuple[ClosePairs | None, CrowdedAtoms | None]:
         """Pairs that are too close and atoms that are too crowded; None where there are none."""
-        if (repulsion := self.potential.repulsion) is None:
+        if self._repulsion is None:
             return None, None
-        given = pairs.centre, pairs.neighbour, pairs.vector
-        close = repulsion.close(element[pairs.centre], element[pairs.neighbour], pairs.vector)
-        return close, None if repulsion.crowding is None else repulsion.crowding.crowded(element, *given)
+        return self._repulsion.beyond(element, pairs.centre, pairs.neighbour, pairs.vector)
 
     def _learnt(
         self, element: Tensor, segments: Tensor, vectors: Tensor, models: Sequence[LocalModel], n_gradients: int

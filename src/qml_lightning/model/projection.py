@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..machine.waits import sent
+
 
 @dataclass(frozen=True)
 class Projection:
@@ -74,7 +76,7 @@ def principal_axes(found: Sequence[Directions], rank: int) -> Projection:
 
 def atoms_of_elements(element: Tensor, n_elements: int, device: torch.device) -> list[Tensor]:
     """Atoms of each element, on `device`; found where `element` is, so nothing waits for the device."""
-    return [(element == e).nonzero()[:, 0].to(device, non_blocking=True) for e in range(n_elements)]
+    return [sent((element == e).nonzero()[:, 0], device) for e in range(n_elements)]
 
 
 def project(matrices: Tensor, representation: Tensor, atoms: Sequence[Tensor]) -> Tensor:

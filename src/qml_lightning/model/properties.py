@@ -181,8 +181,8 @@ class PropertyPredictor:
         whole = charge.cpu() + self._reference(structures)[which]
         out = torch.zeros(3, structures.n_atoms, 3, dtype=torch.float64)
         for a in range(3):
-            gradient = around.pulled_back(slope * self.basis.like(away[:, a, None])).cpu()
-            out[a] = -forces_from(structures, pairs, gradient)
+            gradient = around.pulled_back(slope * self.basis.like(away[:, a, None]))
+            out[a] = -forces_from(structures, pairs, gradient).cpu()
             out[a, :, a] += whole - whole.mean()
         return out
 
@@ -214,7 +214,7 @@ class PropertyPredictor:
         return out
 
     def _around(self, structures: Structures) -> tuple[Pairs, Surroundings]:
-        pairs = pairs_within(structures, self.basis.arguments.cutoff, self.basis.elements)
+        pairs = pairs_within(structures, self.basis.arguments.cutoff, self.basis.elements, self.basis.device)
         element = element_indices(structures.numbers, self.basis.elements)
         return pairs, Surroundings.of(self.basis, element, pairs.segments, pairs.vector)
 

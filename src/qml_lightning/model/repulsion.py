@@ -21,8 +21,9 @@ from torch import Tensor
 
 from ..atoms.neighbours import pairs_within
 from ..atoms.structures import Structures, batches
+from ..machine.waits import count_marks, places_of, sent
 from .baseline import Baseline
-from .crowding import Crowding
+from .crowding import CrowdedAtoms, Crowding
 
 # Distances relative to the shortest in the data. Learnt curves of silicon and ethanol rise down to 0.75 of it, which is
 # (OUTER + INNER) / 2, and fall into holes from 0.7 on. Test sets at 1200 K come down to 0.87 of the shortest distance
@@ -122,20 +123,50 @@ class Repulsion:
             crowding = crowding.and_of(other.crowding)
         return Repulsion(self.elements, self.outer.minimum(other.outer), self.inner.minimum(other.inner), crowding)
 
+    def to(self, device: torch.device) -> Repulsion:
+        """Repulsion on `device`."""
+        crowding = None if self.crowding is None else self.crowding.to(device)
+        return Repulsion(self.elements, sent(self.outer, device), sent(self.inner, device), crowding)
+
     @property
     def shortest(self) -> Tensor:
         """Shortest distances in the data, (elements, elements) in Å."""
         return self.outer / OUTER
 
+    def beyond(
+        self, element: Tensor, centre: Tensor, neighbour: Tensor, vectors: Tensor
+    ) -> tuple[ClosePairs | None, CrowdedAtoms | None]:
+        """Pairs that are too close and atoms that are too crowded, None where there are none.
+
+        `element`: place of each atom in `elements`. The host waits once, for both numbers.
+        """
+        i, j = element[centre], element[neighbour]
+        marks = [self._too_close(i, j, vectors)]
+        if self.crowding is not None:
+            y, by_vector = self.crowding.excess(element, centre, neighbour, vectors)
+            marks.append(y > 0)
+        n_close, *n_crowded = count_marks(*marks)
+        close = self._held(i, j, vectors, places_of(marks[0], n_close)) if n_close else None
+        if self.crowding is None or not any(n_crowded):
+            return close, None
+        return close, self.crowding.crowded(element, centre, y, by_vector)
+
     def close(self, centre: Tensor, neighbour: Tensor, vectors: Tensor) -> ClosePairs | None:
         """Pairs that are too close, None if none; centres and neighbours are given as places in `elements`."""
-        outermost, innermost = self.outer.to(vectors.device), self.inner.to(vectors.device)
-        which = (vectors.square().sum(1) < outermost[centre, neighbour] ** 2).nonzero()[:, 0]
-        if not len(which):
-            return None
+        mark = self._too_close(centre, neighbour, vectors)
+        (n,) = count_marks(mark)
+        return self._held(centre, neighbour, vectors, places_of(mark, n)) if n else None
+
+    def _too_close(self, centre: Tensor, neighbour: Tensor, vectors: Tensor) -> Tensor:
+        """Marks of pairs that are too close."""
+        near: Tensor = vectors.square().sum(1) < self.outer[centre, neighbour] ** 2
+        return near
+
+    def _held(self, centre: Tensor, neighbour: Tensor, vectors: Tensor, which: Tensor) -> ClosePairs:
+        """Pairs at `which`: these are too close."""
         i, j, vector = centre[which], neighbour[which], vectors[which]
-        r, outer = vector.norm(dim=1), outermost[i, j]
-        width = outer - innermost[i, j]
+        outer, inner = self.outer[i, j], self.inner[i, j]
+        r, width = vector.norm(dim=1), outer - inner
         w = ((outer - r) / width).clamp(max=1.0)
         step, step_slope = w**3 * (10 - 15 * w + 6 * w**2), -30 * w**2 * (1 - w) ** 2 / width
         seen = outer - width * (w - w**4 * (2.5 - 3 * w + w**2))
@@ -145,7 +176,7 @@ class Repulsion:
 
     def _screened(self, i: Tensor, j: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
         """ZBL repulsion of nuclei in eV and its derivative by the distance."""
-        z = torch.tensor(self.elements, dtype=torch.float64, device=r.device)
+        z = sent(torch.tensor(self.elements, dtype=torch.float64), r.device)
         length = SCREENING / (z[i] ** 0.23 + z[j] ** 0.23)
         terms = [weight * torch.exp(-decay * r / length) for weight, decay in zip(WEIGHTS, DECAYS, strict=True)]
         screened = torch.stack(terms).sum(0)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..machine.waits import sent
 from .basis import ReadyBasis
 from .projection import atoms_of_elements, lift, project
 
@@ -29,7 +30,7 @@ class Surroundings:
     def of(cls, basis: ReadyBasis, element: Tensor, segments: Tensor, vectors: Tensor) -> Surroundings:
         """Surroundings of atoms of these elements, from their pairs; everything goes to the device here."""
         atoms = atoms_of_elements(element, len(basis.elements), basis.device)
-        pairs = len(element), segments.to(basis.device), basis.like(vectors)
+        pairs = len(element), sent(segments, basis.device), basis.like(vectors)
         rho = project(basis.projections, basis.kernels.environments(basis.arguments, *pairs), atoms)
         return cls(basis, atoms, pairs, rho, [rho[at].contiguous() for at in atoms])
 

@@ -29,9 +29,8 @@ def hessian(potential: Potential, atoms: Atoms) -> np.ndarray:
     pairs = pairs_within(structures, basis.arguments.cutoff, basis.elements)
     element = element_indices(structures.numbers, basis.elements)
     if potential.repulsion is not None:
-        close = potential.repulsion.close(element[pairs.centre], element[pairs.neighbour], pairs.vector)
-        crowding, given = potential.repulsion.crowding, (element, pairs.centre, pairs.neighbour, pairs.vector)
-        if close is not None or (crowding is not None and crowding.crowded(*given) is not None):
+        beyond = potential.repulsion.beyond(element, pairs.centre, pairs.neighbour, pairs.vector)
+        if any(one is not None for one in beyond):
             raise InputError(
                 "Atoms are closer to each other than any in the training data. Their repulsion has no second "
                 "derivatives here: relax the structure first."

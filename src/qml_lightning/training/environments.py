@@ -12,6 +12,7 @@ from torch import Tensor
 from ..atoms.neighbours import Pairs, element_indices, pairs_within
 from ..atoms.structures import Structures
 from ..machine.sums import add_rows
+from ..machine.waits import sent
 from ..model.basis import ReadyBasis
 from ..model.portions import portions
 from ..model.projection import atoms_of_elements, project
@@ -71,7 +72,7 @@ def environments(basis: ReadyBasis, structures: Structures, kinds: Collection[st
     """Projected environments of all atoms, with tangents for the rows of "forces" and "stress" if `kinds` has them."""
     pairs = pairs_within(structures, basis.arguments.cutoff, basis.elements, basis.device)
     listed = element_indices(structures.numbers, basis.elements)
-    element, atoms = listed.to(basis.device), atoms_of_elements(listed, len(basis.elements), basis.device)
+    element, atoms = sent(listed, basis.device), atoms_of_elements(listed, len(basis.elements), basis.device)
     segments, vectors = pairs.segments, basis.like(pairs.vector)
     values = basis.kernels.environments(basis.arguments, structures.n_atoms, segments, vectors)
     tangents = {}
@@ -86,7 +87,7 @@ def environments(basis: ReadyBasis, structures: Structures, kinds: Collection[st
     return Environments(
         project(basis.projections, values, atoms),
         element,
-        structures.structure_of_atom.to(basis.device),
+        sent(structures.structure_of_atom, basis.device),
         len(structures),
         tangents,
         (listed, structures.structure_of_atom),
@@ -111,9 +112,9 @@ def _force_tangents(pairs: Pairs, jacobian: Tensor, n_atoms: int) -> Tangents:
     add_rows(vector, position[: len(other)], moving.neg_())
     listed = unique.cpu()  # the host chooses among rows by these
     row = listed[:, None] % n_atoms * 3 + torch.arange(3)
-    sent = (listed // n_atoms).repeat_interleave(3), row.flatten()
-    device = jacobian.device
-    return Tangents(vector.flatten(0, 1), sent[0].to(device), sent[1].to(device), 3 * n_atoms, sent)
+    on_host = (listed // n_atoms).repeat_interleave(3), row.flatten()
+    owner, of_row = (sent(one, jacobian.device) for one in on_host)
+    return Tangents(vector.flatten(0, 1), owner, of_row, 3 * n_atoms, on_host)
 
 
 def _virial_tangents(pairs: Pairs, vectors: Tensor, jacobian: Tensor, structures: Structures) -> Tangents:
@@ -123,8 +124,9 @@ def _virial_tangents(pairs: Pairs, vectors: Tensor, jacobian: Tensor, structures
                           for a, b in VOIGT], 1)  # fmt: skip
     vector = add_rows(jacobian.new_zeros(n, 6, jacobian.shape[2]), pairs.centre, strain)
     row = (structures.structure_of_atom[:, None] * 6 + torch.arange(6)).flatten()
-    owner, device = torch.arange(n).repeat_interleave(6), jacobian.device
-    return Tangents(vector.flatten(0, 1), owner.to(device), row.to(device), 6 * len(structures), (owner, row))
+    on_host = torch.arange(n).repeat_interleave(6), row
+    owner, of_row = (sent(one, jacobian.device) for one in on_host)
+    return Tangents(vector.flatten(0, 1), owner, of_row, 6 * len(structures), on_host)
 
 
 def all_environments(basis: ReadyBasis, structures: Structures, kinds: Collection[str]) -> Environments:

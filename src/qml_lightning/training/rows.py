@@ -11,6 +11,8 @@ from torch import Tensor
 
 from ..atoms.structures import Structures, batches
 from ..linear.normal_equations import Place
+from ..machine.sums import add_rows
+from ..machine.waits import sent
 from ..model.basis import ReadyBasis
 from ..model.recipe import Recipe
 from .environments import Environing, Environments, Tangents, environments
@@ -76,7 +78,7 @@ def _add_energies(basis: ReadyBasis, at: Environments, place: Tensor, out: Tenso
     of_atom = place[structure]
     for e, feature_map in enumerate(basis.maps):
         atoms = ((element == e) & (of_atom >= 0)).nonzero()[:, 0]
-        rho, row = at.rho[atoms.to(basis.device)], of_atom[atoms].to(basis.device)
+        rho, row = at.rho[sent(atoms, basis.device)], sent(of_atom[atoms], basis.device)
         basis.kernels.energy_rows(feature_map, rho, row, out[:, basis.columns(e)])
 
 
@@ -91,9 +93,9 @@ def _add_dipoles(basis: ReadyBasis, at: Environments, place: Tensor, out: Tensor
             # (3 rows of each structure, atoms): an atom adds to the rows of its own structure
             mixture = torch.zeros(last + 1 - first, 3, len(atoms), dtype=torch.float64)
             mixture[structure[atoms] - first, :, torch.arange(len(atoms))] = at.arms[atoms]
-            mixture, kept = mixture.flatten(0, 1)[rows >= 0].to(out), rows[rows >= 0].to(out.device)
-            features = basis.kernels.features(feature_map, at.rho[atoms.to(basis.device)].contiguous())
-            out[:, basis.columns(e)].index_add_(0, kept, mixture @ features.double())
+            mixture, kept = (sent(one[rows >= 0], out.device) for one in (mixture.flatten(0, 1), rows))
+            features = basis.kernels.features(feature_map, at.rho[sent(atoms, basis.device)].contiguous())
+            add_rows(out[:, basis.columns(e)], kept, mixture @ features.double())
 
 
 def _add_tangents(
@@ -107,13 +109,13 @@ def _add_tangents(
         atoms = (element == e).nonzero()[:, 0]
         chosen = ((element_of_tangent == e) & (of_tangent >= 0)).nonzero()[:, 0]
         local[atoms] = torch.arange(len(atoms))
-        vectors = tangents.vector[chosen.to(basis.device)]
+        vectors = tangents.vector[sent(chosen, basis.device)]
         basis.kernels.force_rows(
             feature_map,
-            at.rho[atoms.to(basis.device)],
+            at.rho[sent(atoms, basis.device)],
             vectors.double() if wide else vectors,
-            local[owner[chosen]].to(basis.device),
-            of_tangent[chosen].to(basis.device),
+            sent(local[owner[chosen]], basis.device),
+            sent(of_tangent[chosen], basis.device),
             out[:, basis.columns(e)],
         )
 
@@ -174,10 +176,10 @@ def write_rows(
                 written = _written(z, basis)
                 rows_of_kind(basis, at, kind, here, written, wide=how.wide)
                 if bool((factor != 1).any()):
-                    written *= factor[here].to(written)[:, None]
+                    written *= sent(factor[here], written.device).to(written.dtype)[:, None]
                 if written is not z:
                     z.copy_(written)
-                place.take(scaled[here].to(z))
+                place.take(sent(scaled[here], z.device).to(z.dtype))
                 whole = kind == tuple(targets)[-1] and not len(left)
                 done = int(index[-1]) + 1 if whole else int(index[0])
                 yield done

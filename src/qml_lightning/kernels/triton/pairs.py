@@ -131,7 +131,7 @@ def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor,
     parts = shares(tiles, n_tiles(f))
     energy, slope = x.new_empty(2, parts, len(x)), x.new_empty(2, parts, *x.shape)
     arguments = map_arguments(f), x, pair_of(weights.contiguous()), energy, slope, len(x)
-    launch(_pair_energy_and_slope, (tiles, parts), *arguments, **registers(168), ATOMS=atoms)
+    launch(_pair_energy_and_slope, (tiles, parts), *arguments, **registers(192), ATOMS=atoms)
     return f.amplitude * _number(energy), f.amplitude * _number(slope)
 
 
