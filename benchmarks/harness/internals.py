@@ -25,9 +25,12 @@ from qml_lightning.kernels import FeatureMap, kernels_for, native
 from qml_lightning.kernels.reference import density as density_kernels
 from qml_lightning.linear.compensated import BLOCK, add_compensated
 from qml_lightning.linear.normal_equations import Gram, Rows, add_product, append, lower_tiles
+from qml_lightning.linear.ridge import Ridge
+from qml_lightning.linear.solution import Solution
 from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.files import atomic, write_atomically
 from qml_lightning.machine.memory import bytes_from
+from qml_lightning.machine.progress import silent
 from qml_lightning.machine.ranks import Ranks, joined
 from qml_lightning.model.baseline import Baseline
 from qml_lightning.model.basis import Basis
@@ -37,6 +40,7 @@ from qml_lightning.model.projection import atoms_of_elements, lift, project
 from qml_lightning.model.representations import fchl19 as representations
 from qml_lightning.model.representations.density import SHORT_DENSITY
 from qml_lightning.study.infrared import infrared
+from qml_lightning.study.selection import select
 from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
@@ -45,6 +49,7 @@ from qml_lightning.training.outliers import OutlierSearch
 from qml_lightning.training.outliers import find_outliers as find_outliers_of
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.direct import equations_of, solved
+from qml_lightning.training.solvers.iterative import Iterative, prepared
 
 __all__ = [
     "BLOCK",
@@ -59,7 +64,9 @@ __all__ = [
     "add_compensated",
     "add_product",
     "atomic",
+    "begin_iteration",
     "bytes_from",
+    "committee_of",
     "density_gradients",
     "energy_gradients",
     "equations_of",
@@ -69,6 +76,7 @@ __all__ = [
     "gram_rate",
     "infrared",
     "instruction_set",
+    "iterate",
     "kept_rows",
     "kernels_in_use",
     "lammps_build",
@@ -86,6 +94,7 @@ __all__ = [
     "representations",
     "represented",
     "rows_of",
+    "select",
     "solution",
     "solutions",
     "structures_from_arrays",
@@ -206,6 +215,21 @@ def gram_rate(n_features: int, n_rows: int) -> float:
     append(gram, torch.randn(n_rows, n_features, dtype=torch.float64), torch.zeros(n_rows, dtype=torch.float64))
     gram.close()
     return gram.flops / gram.seconds / 1e9
+
+
+def begin_iteration(data: Dataset, recipe: Recipe) -> Iterative:
+    """Everything that an iterative fit makes before its first step; the basis is drawn before."""
+    return prepared(Basis.draw(data.structures, recipe).ready(Compute()), Problem.of(data), recipe, silent)
+
+
+def iterate(work: Iterative, ridge: float, least: float | None = None) -> Solution:
+    """Solution with this ridge; with others compared to it, not below `least`, if that is given."""
+    return work.solve(Ridge(ridge, least))
+
+
+def committee_of(work: Iterative, n: int, solution: Solution) -> None:
+    """Draw a committee of `n` members."""
+    work.committee(n, solution)
 
 
 # ---- bases and potentials --------------------------------------------------------------------------------------------
