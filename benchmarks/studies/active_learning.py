@@ -32,9 +32,9 @@ class Case:
 
 
 CASES = {
-    "ethanol": Case("rmd17_ethanol:train_01", "rmd17_ethanol:test_01@0:300", 1e-6, 20, 20, 7),
-    "aspirin": Case("rmd17_aspirin:train_01", "rmd17_aspirin:test_01@0:150", 1e-6, 20, 20, 5),
-    "silicon": Case("zuo2020_Si:train", "zuo2020_Si:test", 1e-5, 10, 10, 6),
+    "ethanol": Case("rmd17_ethanol:train_01@0:300", "rmd17_ethanol:test_01@0:200", 1e-6, 20, 20, 4),
+    "aspirin": Case("rmd17_aspirin:train_01@0:200", "rmd17_aspirin:test_01@0:100", 1e-6, 20, 20, 4),
+    "silicon": Case("zuo2020_Si:train", "zuo2020_Si:test", 1e-5, 10, 10, 4),
 }
 
 
