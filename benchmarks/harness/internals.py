@@ -25,6 +25,7 @@ from qml_lightning.kernels import FeatureMap, kernels_for, native
 from qml_lightning.kernels.reference import density as density_kernels
 from qml_lightning.linear.compensated import BLOCK, add_compensated
 from qml_lightning.linear.normal_equations import Gram, Rows, add_product, append, lower_tiles
+from qml_lightning.linear.posterior import Calibration
 from qml_lightning.linear.ridge import Ridge
 from qml_lightning.linear.solution import Solution
 from qml_lightning.machine.compute import Compute
@@ -34,6 +35,7 @@ from qml_lightning.machine.progress import silent
 from qml_lightning.machine.ranks import Ranks, joined
 from qml_lightning.model.baseline import Baseline
 from qml_lightning.model.basis import Basis
+from qml_lightning.model.committee import COMMITTEE_FEATURES, FORCE_MEMBERS, Committee
 from qml_lightning.model.potential import Model
 from qml_lightning.model.predictor import Predictor, forces_from
 from qml_lightning.model.projection import atoms_of_elements, lift, project
@@ -66,7 +68,6 @@ __all__ = [
     "atomic",
     "begin_iteration",
     "bytes_from",
-    "committee_of",
     "density_gradients",
     "energy_gradients",
     "equations_of",
@@ -99,6 +100,7 @@ __all__ = [
     "solutions",
     "structures_from_arrays",
     "untrained",
+    "with_any_committee",
     "with_axes",
     "with_products",
     "write_atomically",
@@ -227,11 +229,6 @@ def iterate(work: Iterative, ridge: float, least: float | None = None) -> Soluti
     return work.solve(Ridge(ridge, least))
 
 
-def committee_of(work: Iterative, n: int, solution: Solution) -> None:
-    """Draw a committee of `n` members."""
-    work.committee(n, solution)
-
-
 # ---- bases and potentials --------------------------------------------------------------------------------------------
 
 
@@ -287,6 +284,15 @@ def untrained(structures: Structures, recipe: Recipe) -> Potential:
     weights = torch.from_numpy(np.random.default_rng(0).standard_normal(basis.n_weights))
     zero = torch.zeros(len(basis.elements), dtype=torch.float64)
     return Potential(basis, weights, Baseline(basis.elements, zero))
+
+
+def with_any_committee(structures: Structures, recipe: Recipe, members: int) -> Potential:
+    """An untrained potential with random members of the usual size."""
+    potential, n_few = untrained(structures, recipe), min(COMMITTEE_FEATURES, recipe.features.n_features)
+    n_weights = len(potential.weights) // recipe.features.n_features * n_few
+    deviations = torch.from_numpy(np.random.default_rng(1).standard_normal((members, n_weights)))
+    calibrations = dict.fromkeys(("energies", "forces"), Calibration(1.0, 0.0))
+    return replace(potential, committee=Committee(deviations, n_few, FORCE_MEMBERS, calibrations=calibrations))
 
 
 def neighbours_by_element(structures: Structures, cutoff: float) -> Tensor:

@@ -9,7 +9,7 @@ from typing import Any
 from qml_lightning import recipes
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options, succeeded
-from ..harness.internals import begin_iteration, committee_of, iterate
+from ..harness.internals import begin_iteration, iterate
 from ..harness.models import load, rmd17_files, with_features
 from ..harness.tables import table
 
@@ -42,7 +42,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
         clock.append(perf_counter())
         found = iterate(work, ridge, LEAST * ridge)
         clock.append(perf_counter())
-        committee_of(work, MEMBERS, given)
+        work.committee(MEMBERS, given)
         clock.append(perf_counter())
         names = ("prepare", "given", "compared", "committee")
         rounds.append({name: end - begin for name, begin, end in zip(names, clock[:-1], clock[1:], strict=True)})
