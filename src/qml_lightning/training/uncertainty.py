@@ -34,7 +34,7 @@ from .rows import Pass, write_rows
 # Rows that are left out to calibrate a direct fit, as a part of all: their cost is about as small a part of the fit.
 CALIBRATION_PART = 0.2
 # Small fits leave out so many structures if they have them: the part of energies within one standard deviation is then
-# known to 3 points. Aspirin, 150 structures: with 30 of them it was off by 10.
+# known to 3 points.
 CALIBRATION_STRUCTURES = 200
 MOST_CALIBRATION_ROWS = 20_000
 # Fewest structures that calibrate: a standard deviation from so few is uncertain by a quarter.
