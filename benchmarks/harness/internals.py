@@ -25,18 +25,24 @@ from qml_lightning.kernels import FeatureMap, kernels_for, native
 from qml_lightning.kernels.reference import density as density_kernels
 from qml_lightning.linear.compensated import BLOCK, add_compensated
 from qml_lightning.linear.normal_equations import Gram, Rows, add_product, append, lower_tiles
+from qml_lightning.linear.posterior import Calibration
+from qml_lightning.linear.ridge import Ridge
+from qml_lightning.linear.solution import Solution
 from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.files import atomic, write_atomically
 from qml_lightning.machine.memory import bytes_from
+from qml_lightning.machine.progress import silent
 from qml_lightning.machine.ranks import Ranks, joined
 from qml_lightning.model.baseline import Baseline
 from qml_lightning.model.basis import Basis, sample_environments
+from qml_lightning.model.committee import COMMITTEE_FEATURES, FORCE_MEMBERS, Committee
 from qml_lightning.model.potential import Model
 from qml_lightning.model.predictor import Predictor, forces_from
 from qml_lightning.model.projection import atoms_of_elements, lift, project
 from qml_lightning.model.representations import fchl19 as representations
 from qml_lightning.model.representations.density import SHORT_DENSITY
 from qml_lightning.study.infrared import infrared
+from qml_lightning.study.selection import select
 from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
@@ -44,6 +50,7 @@ from qml_lightning.training.judgement import Outliers
 from qml_lightning.training.outliers import OutlierSearch, named
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.direct import equations_of, solved
+from qml_lightning.training.solvers.iterative import Iterative, prepared
 
 __all__ = [
     "BLOCK",
@@ -58,6 +65,7 @@ __all__ = [
     "add_compensated",
     "add_product",
     "atomic",
+    "begin_iteration",
     "bytes_from",
     "density_gradients",
     "energy_gradients",
@@ -69,6 +77,7 @@ __all__ = [
     "infrared",
     "instruction_set",
     "invariants_of",
+    "iterate",
     "kept_rows",
     "kernels_in_use",
     "lammps_build",
@@ -86,10 +95,12 @@ __all__ = [
     "representations",
     "represented",
     "rows_of",
+    "select",
     "solution",
     "solutions",
     "structures_from_arrays",
     "untrained",
+    "with_any_committee",
     "with_axes",
     "with_products",
     "write_atomically",
@@ -215,6 +226,16 @@ def gram_rate(n_features: int, n_rows: int) -> float:
     return gram.flops / gram.seconds / 1e9
 
 
+def begin_iteration(data: Dataset, recipe: Recipe) -> Iterative:
+    """Everything that an iterative fit makes before its first step; the basis is drawn before."""
+    return prepared(Basis.draw(data.structures, recipe).ready(Compute()), Problem.of(data), recipe, silent)
+
+
+def iterate(work: Iterative, ridge: float, least: float | None = None) -> Solution:
+    """Solution with this ridge; with others compared to it, not below `least`, if that is given."""
+    return work.solve(Ridge(ridge, least))
+
+
 # ---- bases and potentials --------------------------------------------------------------------------------------------
 
 
@@ -279,6 +300,15 @@ def untrained(structures: Structures, recipe: Recipe) -> Potential:
     weights = torch.from_numpy(np.random.default_rng(0).standard_normal(basis.n_weights))
     zero = torch.zeros(len(basis.elements), dtype=torch.float64)
     return Potential(basis, weights, Baseline(basis.elements, zero))
+
+
+def with_any_committee(structures: Structures, recipe: Recipe, members: int) -> Potential:
+    """An untrained potential with random members of the usual size."""
+    potential, n_few = untrained(structures, recipe), min(COMMITTEE_FEATURES, recipe.features.n_features)
+    n_weights = len(potential.weights) // recipe.features.n_features * n_few
+    deviations = torch.from_numpy(np.random.default_rng(1).standard_normal((members, n_weights)))
+    calibrations = dict.fromkeys(("energies", "forces"), Calibration(1.0, 0.0))
+    return replace(potential, committee=Committee(deviations, n_few, FORCE_MEMBERS, calibrations=calibrations))
 
 
 def neighbours_by_element(structures: Structures, cutoff: float) -> Tensor:

@@ -7,14 +7,16 @@ from pathlib import Path
 
 from ..harness.benchmark import Benchmark, entries
 from ..harness.places import ROOT
-from ..speed import gpu_kernels, gpu_predicted, lammps
+from ..speed import gpu_kernels, gpu_predicted, lammps, uncertainty_times
 from ..studies import (
     ablation,
+    active_learning,
     delta,
     dipoles,
     distributed,
     energy_noise,
     gram_precision,
+    iteration_costs,
     iteration_sums,
     monte_carlo_errors,
     outliers,
@@ -45,6 +47,9 @@ BLOCKS: dict[str, Block] = {
     "outliers": tables_of(outliers.OUTLIERS),
     "smooth_cutoff": tables_of(smooth_cutoff.SMOOTH_CUTOFF),
     "uncertainty": tables_of(uncertainty.UNCERTAINTY),
+    "uncertainty_times": tables_of(uncertainty_times.UNCERTAINTY_TIMES),
+    "active_learning": tables_of(active_learning.ACTIVE_LEARNING),
+    "iteration_costs": tables_of(iteration_costs.ITERATION_COSTS),
     "qm9_properties": tables_of(qm9_properties.QM9_PROPERTIES),
     "delta": tables_of(delta.DELTA),
     "dipoles": tables_of(dipoles.DIPOLES),

@@ -23,8 +23,9 @@ SETS: dict[str, tuple[str, str, float, float, tuple[str, str] | None]] = {
     "aspirin": ("rmd17_aspirin:train_01@0:150", "rmd17_aspirin:test_01@0:200", 8.0, 1e-7, None),
     "3BPA": ("3bpa:train_300K@0:200", "3bpa:train_300K@200:500", 8.0, 1e-7, ("1200 K", "3bpa:test_mixedT@-76:")),
     "silicon": ("zuo2020_Si:train", "zuo2020_Si:test", 8.0, 1e-5, None),
-    "water": ("water_pbe0ts:train@0:40", "water_pbe0ts:test@0:40", 8.0, 1e-6, None),
+    "water": ("water_pbe0ts:train@0:16", "water_pbe0ts:test@0:40", 8.0, 1e-6, None),
 }  # fmt: skip
+MOST = {"silicon": 80}  # training structures, drawn at random: the file has one group after the other
 ONE, TWO = 0.6827, 0.9545
 
 
@@ -36,6 +37,8 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     learnt, tried, sigma, ridge, strange = SETS[cell["data"]]
     train, test = load(learnt), load(tried)
     recipe = replace(with_features(recipes.DEFAULT, 512 if options.quick else N_FEATURES, sigma=sigma), ridge=ridge)
+    if (most := MOST.get(cell["data"])) is not None:
+        train = train.subsample(most, 0)
     if options.quick:
         train, test = train.subsample(60, 0), test.subsample(30, 0)
     potential = fit(train, recipe, committee=MEMBERS)

@@ -96,6 +96,16 @@ def test_calibrated_intervals_hold_the_parts_of_a_normal_distribution():
             assert float((errors.abs() < k * deviation).double().mean()) == pytest.approx(part, abs=0.03)
 
 
+def test_long_tails_take_as_much_from_two_deviations_as_they_add_to_one():
+    random = np.random.default_rng(4)
+    errors = torch.from_numpy(random.standard_t(2.5, size=4000))
+    variance = torch.ones(4000, dtype=torch.float64)
+    deviation = calibrated(errors, variance).deviation(variance)
+    one, two = (float((errors.abs() < k * deviation).double().mean()) for k in (1, 2))
+    assert one - 0.6827 == pytest.approx(0.9545 - two, abs=1e-3)
+    assert one > 0.69
+
+
 def test_errors_without_a_posterior_are_noise():
     found = calibrated(torch.tensor([0.1, -0.1, 0.1, -0.1]), torch.zeros(4))
     assert found.scale == 0.0

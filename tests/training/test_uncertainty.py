@@ -16,7 +16,7 @@ from qml_lightning.machine.compute import Compute
 from qml_lightning.model.committee import Committee, committee_columns
 from qml_lightning.model.recipe import SolverSettings
 from qml_lightning.training.problem import Problem
-from qml_lightning.training.uncertainty import _groups, _rows_of
+from qml_lightning.training.uncertainty import _calibrating, _groups, _rows_of
 from small_models import crystals, molecules, recipe
 
 ITERATIVE = SolverSettings("iterative", preconditioner_features=256, held_out=0.25, tolerance=1e-4)
@@ -70,6 +70,18 @@ def test_every_back_end_tells_the_same_uncertainty_and_a_file_keeps_it(name, fit
         assert float((mine - wanted).abs().max()) < 0.02 * float(wanted.mean()), field
         assert torch.equal(mine, getattr(again, field))
         assert getattr(without, field) is None
+
+
+@pytest.mark.parametrize("n_structures", [1, 5])
+@pytest.mark.parametrize("paired", [False, True])
+def test_members_of_an_explicit_map_are_those_of_the_reference(paired, n_structures):
+    data = molecules(20)
+    potential = fit(data, recipe(n_features=200, method="rff", ridge=1e-4, paired=paired), committee=5)
+    new = molecules(n_structures, seed=500).structures
+    found = potential.on(precision="float64").predict(new, uncertainty=True)
+    wanted = potential.on(kernels="reference", precision="float64").predict(new, uncertainty=True)
+    for field in ("energy_uncertainty", "atom_energy_uncertainty", "force_uncertainty"):
+        torch.testing.assert_close(getattr(found, field), getattr(wanted, field), rtol=1e-7, atol=1e-10)
 
 
 def test_forces_of_members_are_those_of_models_with_other_weights(fitted):
@@ -136,6 +148,13 @@ def test_a_model_without_a_committee_says_how_to_get_one():
         potential.predict(molecule("CH3CH2OH"), uncertainty=True)
     with pytest.raises(InputError, match="2 to 64 members"):
         fit(molecules(12), DIRECT, committee=1)
+
+
+def test_small_fits_calibrate_on_all_of_their_structures_and_large_ones_on_a_part(monkeypatch):
+    problem = Problem.of(molecules(30))
+    assert len(_calibrating(problem, seed=0)) == 30
+    monkeypatch.setattr("qml_lightning.training.uncertainty.CALIBRATION_STRUCTURES", 15)
+    assert len(_calibrating(problem, seed=0)) == 15
 
 
 def test_rows_of_calibration_are_those_of_the_fit():

@@ -40,7 +40,8 @@ template <class real> struct PullbackScratch {
   typedef Nothing Shared;
   const Setup<real> &setup;
   Moments<real> moments;
-  real *functions, *slopes, *factors;  // (pair width)
+  real *functions, *factors; // (pair width)
+  real *pair_slopes;         // (slots, pair width)
   real *gradient;            // (harmonics, channels) of the moments
   real *turned;              // (channels, padded) its transpose
   real *by_density;          // (radial functions, padded) gradient by the density of one element
@@ -48,7 +49,8 @@ template <class real> struct PullbackScratch {
 
   PullbackScratch(const Setup<real> &setup, const Nothing &, ScratchArena &arena)
       : setup(setup), moments(setup, arena), functions(arena.take<real>(setup.pair_table.width)),
-        slopes(arena.take<real>(setup.pair_table.width)), factors(arena.take<real>(setup.pair_table.width)),
+        factors(arena.take<real>(setup.pair_table.width)),
+        pair_slopes(arena.take<real>(setup.capacity * setup.pair_table.width)),
         gradient(arena.take<real>(setup.n_harmonics * setup.p.n_channels)),
         turned(arena.take<real>(setup.p.n_channels * setup.padded)),
         by_density(arena.take<real>(setup.p.n_radial * setup.padded)),
@@ -56,7 +58,11 @@ template <class real> struct PullbackScratch {
         by_r(arena.take<real>(setup.capacity * setup.padded)) {}
 
   // The part that does not depend on the cotangent.
-  void prepare(const int64_t *segments, const real *vectors) { moments.compute(segments, vectors, true); }
+  void prepare(const int64_t *segments, const real *vectors) {
+    moments.compute(segments, vectors, true);
+    for (int64_t slot = 0; slot < moments.far.count; ++slot)
+      setup.pair_table.evaluate(moments.far.r[slot], functions, pair_slopes + slot * setup.pair_table.width);
+  }
 
   void compute(const int64_t *segments, const real *cotangent, real *out) {
     const qml_density &p = setup.p;
@@ -91,7 +97,7 @@ private:
       for (int64_t n = 0; n < width; ++n)
         factors[n] = n < setup.p.n_pair ? cotangent[element * setup.p.n_pair + n] : real(0);
       for (int64_t slot = far.start[element]; slot < far.start[element + 1]; ++slot) {
-        setup.pair_table.evaluate(far.r[slot], functions, slopes);
+        const real *slopes = pair_slopes + slot * width;
         Vector<real> sums = {};
         for (int64_t n = 0; n < width; n += lanes_of<real>) sums = fma(load(factors + n), load(slopes + n), sums);
         const real along = sum<real>(sums);

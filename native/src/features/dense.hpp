@@ -61,6 +61,9 @@ public:
     }
   }
 
+  // slope += transposed matrix times gradient, the rows of one block.
+  void back(int64_t block, V *gradient, V *slope) const { ascend(block, gradient, slope); }
+
   void ascend(int64_t block, const V *gradient, V *slope) const {
     const int64_t first = block * block_size(), last = end(first);
     int64_t k = 0;

@@ -34,6 +34,10 @@ template <class real> struct LinearMap {
 
   // y[k] = product with row k of the block, for as many vectors x side by side as there are lanes
   void forward(int64_t block, const Vector<real> *x, Vector<real> *y) const { forward_block(map, block, x, y); }
+  // slope += the transposed product with a gradient by y, which is used up
+  void back(int64_t block, Vector<real> *gradient, Vector<real> *slope) const {
+    back_block(map, block, gradient, slope);
+  }
 
   int64_t rank, n_frequencies, block_size, n_blocks;
 
@@ -41,6 +45,7 @@ private:
   template <class Map> void take(const Map &typed);
   const qml_feature_map &map;
   void (*forward_block)(const qml_feature_map &map, int64_t block, const Vector<real> *x, Vector<real> *y);
+  void (*back_block)(const qml_feature_map &map, int64_t block, Vector<real> *gradient, Vector<real> *slope);
 };
 extern template struct LinearMap<float>;
 extern template struct LinearMap<double>;

@@ -145,6 +145,9 @@ public:
     for (int part = 0; part < parts; ++part) back.ascend(block, back_scratch + part * registers, slope + part * registers);
   }
 
+  // slope += D_1 H ... D_n H gradient, all registers of the block; the gradient is used up.
+  void back(int64_t block, V *gradient, V *slope) const;
+
   QML_INLINE void begin_ascent(V *v, V *scratch, int group) const {
     Inside::transform(v);
     Inside::store(v, scratch, group);
@@ -249,6 +252,15 @@ void Hadamard<real, size, share>::forward(int64_t block, const V *x, V *y) const
     Inside::transform(v);
     Inside::store(v, y, i);
   }
+}
+template <class real, int size, int share>
+void Hadamard<real, size, share>::back(int64_t block, V *gradient, V *slope) const {
+  for (int i = 0; i < outer; ++i) {
+    V v[inner];
+    Inside::load(v, gradient, i);
+    begin_ascent(v, gradient, i);
+  }
+  ascend(block, gradient, slope);
 }
 template <class real, int size, int share>
 void Hadamard<real, size, share>::descend(int64_t block, const V *x, V *y) const {

@@ -45,6 +45,15 @@ template <class real, class wide> struct ProductTable {
                        const double *coefficients, int64_t n_owners, wide *out, int threads);
 };
 
+// Members of a committee: weights of the features of one map, and what comes of them.
+template <class real> struct Members {
+  int n, n_slopes;     // members, and the first ones of them that have slopes
+  const real *weights; // (members, features)
+  double *energies;    // (atoms, members)
+  real *slopes;        // (atoms, rank) of each, `apart` from one to the next
+  int64_t apart;
+};
+
 // Kernels of one kind of representation, which knows the type of its parameters.
 // segments: `apart` entries from one centre to the next, n_elements where one begins with the last of the one before
 template <class real> struct EnvironmentKernels {
@@ -67,6 +76,7 @@ template <class real> struct KernelTable {
   ProductTable<real, real> products;
   EnvironmentKernels<real> environments[n_representations];
   void (*features)(const qml_feature_map &map, int64_t n_atoms, const real *x, real *out, int threads);
+  void (*members)(const qml_feature_map &map, int64_t n_atoms, const real *x, const Members<real> &of, int threads);
   void (*energy_rows)(const qml_feature_map &map, int64_t n_atoms, const real *x, const int64_t *row, double *out,
                       int64_t stride, int threads);
   int64_t (*packed_size)(int64_t depth, int64_t columns);
@@ -101,6 +111,7 @@ void add_feature_moment(Kernels &to);
 void add_features(Kernels &to);
 void add_force_rows(Kernels &to);
 void add_matrix_product(Kernels &to);
+void add_members(Kernels &to);
 void add_tangents(Kernels &to);
 #define QML_REPRESENTATION(number, room) void add_##room(Kernels &to);
 #include "abi/representations.def"

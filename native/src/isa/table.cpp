@@ -14,6 +14,7 @@ Kernels filled() {
   add_energy_and_slope(table);
   add_feature_moment(table);
   add_features(table);
+  add_members(table);
   add_force_rows(table);
   add_matrix_product(table);
   add_tangents(table);

@@ -58,13 +58,13 @@ void ModelIn<real>::set_committee(int n_members, int n_force_members, int64_t n_
     made.maps.push_back(few);
   }
   made.n_features = n_features;
-  made.packed = std::vector<Buffer<real>>(size_t(n_elements()));
-  for (int e = 0; e < n_elements(); ++e)
-    kernels.pack(n_features, n_members, given + e * n_features, 1, n_elements() * n_features,
-                 made.packed[size_t(e)].room(kernels.packed_size(n_features, n_members)));
-  for (int64_t k = 0; k < int64_t(n_force_members) * n_elements(); ++k, given += n_features) {
-    made.arrays.emplace_back(given, given + n_features);
-    made.weights.push_back(made.arrays.back().data());
+  for (int e = 0; e < n_elements(); ++e) {
+    std::vector<real> &own = made.arrays.emplace_back();
+    for (int member = 0; member < n_members; ++member) {
+      const double *from = given + (member * n_elements() + e) * n_features;
+      own.insert(own.end(), from, from + n_features);
+    }
+    made.weights.push_back(own.data());
   }
   committee = std::move(made);
 }

@@ -33,8 +33,7 @@ template <class real> struct ModelIn {
   struct Committee {
     int n_members = 0, n_force_members = 0;
     std::vector<qml_feature_map> maps;     // by element
-    std::vector<const real *> weights;     // by member that has forces, and element
-    std::vector<Buffer<real>> packed;      // by element: (features, members) packed for a product
+    std::vector<const real *> weights;     // by element: (members, features)
     int64_t n_features = 0;
     std::vector<std::vector<real>> arrays;
   } committee;

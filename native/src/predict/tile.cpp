@@ -22,26 +22,28 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
   const int64_t *centre = centre_.begin(), *segments = segments_.begin(), apart = n_elements + 1;
   const int n_more = int(deviations.gradients.size());
   real *values = values_.room((1 + n_more) * n_rows * size), *projected = projected_.room(n_rows * model.rank);
-  slope_.room(n_rows * model.rank);
-  const double *energy = energy_.room(n_rows);
+  real *slopes = slope_.room((1 + n_more) * n_rows * model.rank);
+  double *energy = energy_.room(n_rows);
   model.environments.values(model.parameters.get(), n_rows, segments, apart, vectors_.begin(), values, threads);
   multiply(model, model.project, size, model.rank, values, projected, threads);
-  contract(model, model.maps, model.weights.data(), threads);
+  contract(model, threads);
   learnt_.room((1 + n_more) * int64_t(crowded_.size()));
-  fade(model.rank, 0);
+  fade(0, energy, 1, slopes, model.rank);
   for (int64_t row = 0; row < n_rows; ++row) atom_energies[centre[row]] += energy[row];
   for (const CrowdedCentre &one : crowded_) atom_energies[centre[one.row]] += one.energy;
-  if (deviations.energies) deviate(model, pairs.n_centres, deviations.energies, threads);
+  if (deviations.energies) {
+    const int n_members = model.committee.n_members;
+    deviate(model, n_more, threads);
+    tell_energies(n_rows, pairs.n_centres, n_members, deviations.energies);
+    for (int k = 1; k <= n_more; ++k)
+      fade(k, of_members_.begin() + k - 1, n_members, slopes + k * n_rows * model.rank, model.rank);
+  }
   if (!out.by_pair) return;
 
   const real *cotangents[1 + most_force_members];
   real *gradients[1 + most_force_members];
   for (int k = 0; k <= n_more; ++k) {
     const Gradients<real> &of = k == 0 ? out : deviations.gradients[size_t(k - 1)];
-    if (k > 0) {
-      contract(model, model.committee.maps, model.committee.weights.data() + (k - 1) * n_elements, threads);
-      fade(model.rank, k);
-    }
     lift(model, k, threads);
     cotangents[k] = values + k * n_rows * size;
     gradients[k] = of.by_pair + 3 * (pairs.segments[first * n_elements] - of.first_pair);
@@ -58,25 +60,32 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
 // Cotangents number `number` of the representation from the slopes.
 template <class real> void Tile<real>::lift(const ModelIn<real> &model, int number, int threads) {
   const int64_t n_rows = first_row_.begin()[model.n_elements()], size = model.shape.size;
-  multiply(model, model.lift, model.rank, size, slope_.begin(), values_.begin() + number * n_rows * size, threads);
+  multiply(model, model.lift, model.rank, size, slope_.begin() + number * n_rows * model.rank,
+           values_.begin() + number * n_rows * size, threads);
 }
 
-// Energies of the members: their features are computed once, and contracted with all of them.
-template <class real>
-void Tile<real>::deviate(const ModelIn<real> &model, int64_t n_centres, double *energies, int threads) {
+// Energies of all members, and slopes of the first ones after those of the model.
+template <class real> void Tile<real>::deviate(const ModelIn<real> &model, int n_slopes, int threads) {
   const auto &committee = model.committee;
-  const int64_t *first_row = first_row_.begin(), n_rows = first_row[model.n_elements()];
-  const int64_t n_features = committee.n_features, n_members = committee.n_members;
-  real *features = features_.room(n_rows * n_features), *out = of_members_.room(n_rows * n_members);
-  for (int e = 0; e < model.n_elements(); ++e)
-    model.kernels.features(committee.maps[size_t(e)], first_row[e + 1] - first_row[e],
-                           projected_.begin() + first_row[e] * model.rank, features + first_row[e] * n_features, threads);
-  multiply(model, committee.packed, n_features, n_members, features, out, threads);
+  const int64_t *first_row = first_row_.begin(), rank = model.rank, apart = first_row[model.n_elements()] * rank;
+  double *energies = of_members_.room(first_row[model.n_elements()] * committee.n_members);
+  for (int e = 0; e < model.n_elements(); ++e) {
+    const int64_t first = first_row[e];
+    const Members<real> of = {committee.n_members, n_slopes, committee.weights[size_t(e)],
+                              energies + first * committee.n_members, slope_.begin() + apart + first * rank, apart};
+    model.kernels.members(committee.maps[size_t(e)], first_row[e + 1] - first, projected_.begin() + first * rank, of,
+                          threads);
+  }
+}
+
+// Writes energies of the members, (members, centres); those of crowded centres have not faded yet.
+template <class real> void Tile<real>::tell_energies(int64_t n_rows, int64_t n_centres, int n_members, double *energies) const {
+  const double *from = of_members_.begin();
   for (int64_t row = 0; row < n_rows; ++row)
-    for (int64_t member = 0; member < n_members; ++member)
-      energies[member * n_centres + centre_.begin()[row]] = double(out[row * n_members + member]);
+    for (int member = 0; member < n_members; ++member)
+      energies[member * n_centres + centre_.begin()[row]] = from[row * n_members + member];
   for (const CrowdedCentre &one : crowded_)
-    for (int64_t member = 0; member < n_members; ++member)
+    for (int member = 0; member < n_members; ++member)
       energies[member * n_centres + centre_.begin()[one.row]] *= one.fade;
 }
 
@@ -160,12 +169,13 @@ void Tile<real>::count_neighbours(const Crowding &crowding, const PairList &pair
 }
 
 // Energies and slopes of crowded centres fade; what they were is kept, under the number of the model or member.
-template <class real> void Tile<real>::fade(int64_t rank, int number) {
+// Those of a row are `apart` from those of the next.
+template <class real> void Tile<real>::fade(int number, double *energy, int64_t apart, real *slopes, int64_t rank) {
   double *learnt = learnt_.begin() + number * int64_t(crowded_.size());
   for (const CrowdedCentre &one : crowded_) {
-    *learnt++ = energy_.begin()[one.row];
-    energy_.begin()[one.row] *= one.fade;
-    real *slope = slope_.begin() + one.row * rank;
+    *learnt++ = energy[one.row * apart];
+    energy[one.row * apart] *= one.fade;
+    real *slope = slopes + one.row * rank;
     for (int64_t k = 0; k < rank; ++k) slope[k] = real(one.fade * double(slope[k]));
   }
 }
@@ -220,14 +230,12 @@ void Tile<real>::multiply(const ModelIn<real> &model, const std::vector<Buffer<r
   model.kernels.matrix_product(depth, columns, model.n_elements(), products, threads);
 }
 
-template <class real>
-void Tile<real>::contract(const ModelIn<real> &model, const std::vector<qml_feature_map> &maps,
-                          const real *const *weights, int threads) {
+template <class real> void Tile<real>::contract(const ModelIn<real> &model, int threads) {
   const int64_t *first_row = first_row_.begin();
   for (int e = 0; e < model.n_elements(); ++e)
     model.kernels.products.energy_and_slope(
-        maps[size_t(e)], first_row[e + 1] - first_row[e], projected_.begin() + first_row[e] * model.rank, weights[e],
-        energy_.begin() + first_row[e], slope_.begin() + first_row[e] * model.rank, threads);
+        model.maps[size_t(e)], first_row[e + 1] - first_row[e], projected_.begin() + first_row[e] * model.rank,
+        model.weights[size_t(e)], energy_.begin() + first_row[e], slope_.begin() + first_row[e] * model.rank, threads);
 }
 
 // The gradients of each centre summed in double.

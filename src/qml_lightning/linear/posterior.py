@@ -90,16 +90,17 @@ def sampled(variance: Tensor, freedom: int, seed: int) -> Tensor:
 def calibrated(errors: Tensor, variance: Tensor) -> Calibration:
     """Calibration of posterior variances by errors on rows that were left out.
 
-    For each level of noise the scale makes one and two standard deviations hold the parts of a normal distribution that
-    they should (the mean of both, as errors have long tails). The level with the best likelihood is taken.
+    For each level of noise the scale makes one and two standard deviations together hold as many errors as those of a
+    normal distribution: errors have long tails, so one holds too many and two as much too few. The level with the best
+    likelihood is taken.
     """
     unit = float(variance.median())
     best, found = -np.inf, Calibration(0.0, float(errors.square().mean().sqrt()))
     for relative in NOISE if unit > 0 else ():
         whole = variance + relative * unit
         normalised = (errors.square() / whole).sqrt()
-        one, two = (float(torch.quantile(normalised, part)) / k for k, part in enumerate(WITHIN, start=1))
-        if not (scale := (one * two) ** 0.5) > 0:
+        both = torch.cat([normalised / k for k in range(1, 1 + len(WITHIN))])
+        if not (scale := float(np.quantile(both.numpy(), np.mean(WITHIN)))) > 0:
             continue
         likelihood = -float((0.5 * (normalised / scale).square() + 0.5 * whole.log()).mean()) - np.log(scale)
         if likelihood > best:

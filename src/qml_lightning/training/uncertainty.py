@@ -33,6 +33,9 @@ from .rows import Pass, write_rows
 
 # Rows that are left out to calibrate a direct fit, as a part of all: their cost is about as small a part of the fit.
 CALIBRATION_PART = 0.2
+# Small fits leave out so many structures if they have them: the part of energies within one standard deviation is then
+# known to 3 points.
+CALIBRATION_STRUCTURES = 200
 MOST_CALIBRATION_ROWS = 20_000
 # Fewest structures that calibrate: a standard deviation from so few is uncertain by a quarter.
 FEWEST_STRUCTURES = 10
@@ -113,7 +116,8 @@ def _calibrating(problem: Problem, seed: int) -> Tensor:
     n, of_rows = len(problem.structures), problem.structure_of_rows
     rows = torch.bincount(of_rows, minlength=n)
     order = torch.from_numpy(np.random.default_rng(seed).permutation(n))
-    most = min(CALIBRATION_PART * len(of_rows), MOST_CALIBRATION_ROWS)
+    part = min(1.0, max(CALIBRATION_PART, CALIBRATION_STRUCTURES / n))
+    most = min(part * len(of_rows), MOST_CALIBRATION_ROWS)
     few = max(FEWEST_STRUCTURES, int((rows[order].cumsum(0) <= most).sum()))
     return order[:few].sort().values
 

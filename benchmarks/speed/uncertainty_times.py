@@ -1,0 +1,64 @@
+"""Time of a prediction with uncertainty beside one without, in the fused native path."""
+
+from __future__ import annotations
+
+from time import process_time
+from typing import Any
+
+from qml_lightning import Structures, recipes
+
+from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options, succeeded
+from ..harness.internals import with_any_committee
+from ..harness.models import load, rmd17_files, with_features
+from ..harness.systems import liquid_water
+from ..harness.tables import table
+
+MEMBERS, ROUNDS = 8, 15
+FEATURES = (2048, 8192, 16384)
+SYSTEMS = ("aspirin, 100 at once", "one cell of water")
+N_WATER = 1536  # atoms
+
+
+def cells(options: Options) -> list[Cell]:
+    sizes = FEATURES[:1] if options.quick else FEATURES
+    return [{"system": system, "n_features": n_features} for system in SYSTEMS for n_features in sizes]
+
+
+def measure(cell: Cell, options: Options) -> dict[str, Any]:
+    """Microseconds of processor time for each atom, the best of several predictions in turn."""
+    structures = _structures(cell["system"], options.quick)
+    recipe = with_features(recipes.DEFAULT, cell["n_features"], sigma=8.0)
+    predictor = with_any_committee(structures, recipe, MEMBERS).on()
+    best = dict.fromkeys((False, True), float("inf"))
+    for _ in range(2 if options.quick else ROUNDS):
+        for uncertainty in best:
+            started = process_time()
+            predictor.predict(structures, uncertainty=uncertainty)
+            best[uncertainty] = min(best[uncertainty], process_time() - started)
+    without, with_it = (1e6 * seconds / structures.n_atoms for seconds in best.values())
+    return {"atoms": structures.n_atoms, "without_us": without, "with_us": with_it, "ratio": with_it / without}
+
+
+def _structures(system: str, quick: bool) -> Structures:
+    if system == SYSTEMS[1]:
+        return liquid_water(192 if quick else N_WATER)
+    return load(f"rmd17_aspirin:test_01@0:{5 if quick else 100}").structures
+
+
+def tables(entries: list[Entry]) -> str:
+    rows = [
+        [cell["system"], f"{entry['atoms']}", f"{cell['n_features']}", f"{entry['without_us']:.1f}",
+         f"{entry['with_us']:.1f}", f"{entry['ratio']:.2f}"]
+        for entry in succeeded(entries)
+        for cell in (entry[CELL],)
+    ]  # fmt: skip
+    return table(["", "atoms", "features", "without, µs/atom", "with uncertainty", "times"], rows)
+
+
+UNCERTAINTY_TIMES = Benchmark(
+    "uncertainty_times",
+    "Time of a prediction with uncertainty",
+    f"Energies, forces and, of a cell, stress, by the native path on one thread, with a committee of {MEMBERS}. "
+    "Processor time, which other programs change little; both in turn in one run, the best of several.",
+    cells, measure, tables, needs=("water/water_pbe0ts.npz", *rmd17_files("aspirin")), threads=1,
+)  # fmt: skip
