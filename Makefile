@@ -10,16 +10,18 @@ setup: $(STAMP)
 
 # Everything is listed in requirements.lock with its hashes, the build backend too. torch is listed by its version alone:
 # pip takes it from a file of the machine, which differs from machine to machine. Nothing else is fetched (--no-deps).
-INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-deps
+# Python compiles modules when they are first imported (--no-compile): most of them never are. torch is unpacked while the
+# native library is compiled, which does not need it.
+INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile
 LOCKED := $(VENV)/.locked
 $(LOCKED): constraints.txt requirements.lock
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) --require-hashes --requirement requirements.lock
-	$(INSTALL) --constraint constraints.txt torch
 	touch $@
 
 $(STAMP): $(LOCKED) pyproject.toml CMakeLists.txt $(shell find native -type f 2>/dev/null)
-	$(INSTALL) --no-build-isolation --editable .
+	$(INSTALL) --constraint constraints.txt torch & \
+	$(INSTALL) --no-build-isolation --editable .; built=$$?; wait $$! && exit $$built
 	$(BIN)/pip check
 	touch $@
 
