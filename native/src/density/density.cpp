@@ -35,58 +35,64 @@ template <class real> struct ValuesScratch {
 
 // ---- pullback --------------------------------------------------------------------------------------------------------
 
+// Cotangents of one centre lie side by side in the products, so that radial functions and harmonics are read once.
 template <class real> struct PullbackScratch {
   typedef Setup<real> SetupOf;
   typedef Nothing Shared;
+  static constexpr int most = 4; // cotangents at once
   const Setup<real> &setup;
   Moments<real> moments;
   real *functions, *factors; // (pair width)
   real *pair_slopes;         // (slots, pair width)
   real *gradient;            // (harmonics, channels) of the moments
-  real *turned;              // (channels, padded) its transpose
-  real *by_density;          // (radial functions, padded) gradient by the density of one element
-  real *by_harmonic, *by_r;  // (slots, padded) that times radial functions, and times their derivatives
+  real *turned;              // (channels, cotangents, padded) its transpose
+  real *by_density;          // (radial functions, cotangents, padded) gradient by the density of one element
+  real *by_harmonic, *by_r;  // (slots, cotangents, padded) that times radial functions, and times their derivatives
 
   PullbackScratch(const Setup<real> &setup, const Nothing &, ScratchArena &arena)
       : setup(setup), moments(setup, arena), functions(arena.take<real>(setup.pair_table.width)),
         factors(arena.take<real>(setup.pair_table.width)),
         pair_slopes(arena.take<real>(setup.capacity * setup.pair_table.width)),
         gradient(arena.take<real>(setup.n_harmonics * setup.p.n_channels)),
-        turned(arena.take<real>(setup.p.n_channels * setup.padded)),
-        by_density(arena.take<real>(setup.p.n_radial * setup.padded)),
-        by_harmonic(arena.take<real>(setup.capacity * setup.padded)),
-        by_r(arena.take<real>(setup.capacity * setup.padded)) {}
+        turned(arena.take<real>(setup.p.n_channels * most * setup.padded)),
+        by_density(arena.take<real>(setup.p.n_radial * most * setup.padded)),
+        by_harmonic(arena.take<real>(setup.capacity * most * setup.padded)),
+        by_r(arena.take<real>(setup.capacity * most * setup.padded)) {}
 
-  // The part that does not depend on the cotangent.
+  // The part that does not depend on the cotangents.
   void prepare(const int64_t *segments, const real *vectors) {
     moments.compute(segments, vectors, true);
     for (int64_t slot = 0; slot < moments.far.count; ++slot)
       setup.pair_table.evaluate(moments.far.r[slot], functions, pair_slopes + slot * setup.pair_table.width);
   }
 
-  void compute(const int64_t *segments, const real *cotangent, real *out) {
+  // Gradients of `n` cotangents, at most `most`; that of this centre is `first` numbers behind each.
+  void compute(const int64_t *segments, int n, const real *const *cotangents, int64_t first, real *const *outs) {
     const qml_density &p = setup.p;
     const int64_t first_pair = segments[0], n_pairs = segments[p.n_elements] - first_pair;
-    __builtin_memset(out + 3 * first_pair, 0, size_t(3 * n_pairs) * sizeof(real)); // pairs beyond the cutoff
-    add_pairs(cotangent, out);
-    if (moments.near.count == 0) return;
-    with_invariants<real>(p, [&](auto invariants) {
-      invariants.pullback(moments.moments, cotangent + setup.pair_size(), gradient);
-    });
-    turn();
+    const int64_t width = setup.radial_table.width, columns = n * setup.padded;
     const Neighbours<real> &near = moments.near;
-    const int64_t width = setup.radial_table.width, padded = setup.padded;
+    for (int k = 0; k < n; ++k) {
+      const real *cotangent = cotangents[k] + first;
+      __builtin_memset(outs[k] + 3 * first_pair, 0, size_t(3 * n_pairs) * sizeof(real)); // pairs beyond the cutoff
+      add_pairs(cotangent, outs[k]);
+      if (near.count == 0) continue;
+      with_invariants<real>(p, [&](auto invariants) {
+        invariants.pullback(moments.moments, cotangent + setup.pair_size(), gradient);
+      });
+      turn(turned + k * setup.padded, columns);
+    }
     for (int64_t element = 0; element < p.n_elements; ++element) {
       if (!near.present(element)) continue;
-      const int64_t from = near.start[element], n = near.start[element + 1] - from;
-      product<real>(p.n_radial, p.n_channels, padded, {setup.mixing(element), p.n_channels, 1}, turned, padded,
-                    by_density, padded);
-      product<real>(n, p.n_radial, padded, {moments.radial + from * width, width, 1}, by_density, padded,
-                    by_harmonic + from * padded, padded);
-      product<real>(n, p.n_radial, padded, {moments.slope + from * width, width, 1}, by_density, padded,
-                    by_r + from * padded, padded);
+      const int64_t from = near.start[element], count = near.start[element + 1] - from;
+      product<real>(p.n_radial, p.n_channels, columns, {setup.mixing(element), p.n_channels, 1}, turned, columns,
+                    by_density, columns);
+      product<real>(count, p.n_radial, columns, {moments.radial + from * width, width, 1}, by_density, columns,
+                    by_harmonic + from * columns, columns);
+      product<real>(count, p.n_radial, columns, {moments.slope + from * width, width, 1}, by_density, columns,
+                    by_r + from * columns, columns);
     }
-    add_near(out);
+    add_near(n, outs);
   }
 
 private:
@@ -106,18 +112,19 @@ private:
     }
   }
 
-  void turn() {
+  // The gradient turned into `to`, whose rows are `apart`.
+  void turn(real *to, int64_t apart) {
     constexpr int lanes = lanes_of<real>;
     Vector<real> rows[most_harmonics + lanes] = {};
     for (int64_t k = 0; k < setup.p.n_channels; k += lanes) {
       for (int64_t lm = 0; lm < setup.n_harmonics; ++lm) rows[lm] = load(gradient + lm * setup.p.n_channels + k);
       for (int64_t lm = setup.n_harmonics; lm < setup.padded; ++lm) rows[lm] = Vector<real>{};
-      store_rows<real>(rows, setup.padded, lanes, turned + k * setup.padded, setup.padded);
+      store_rows<real>(rows, setup.padded, lanes, to + k * apart, apart);
     }
   }
 
-  // Gradient of each near neighbour: along its vector by the radial functions, across it by the harmonics.
-  void add_near(real *out) const {
+  // Gradients of each near neighbour: along its vector by the radial functions, across it by the harmonics.
+  void add_near(int n, real *const *outs) const {
     constexpr int lanes = lanes_of<real>;
     const Neighbours<real> &near = moments.near;
     Vector<real> values[most_harmonics], tilts[most_harmonics][3], of_harmonic[most_harmonics + lanes];
@@ -127,18 +134,22 @@ private:
       near.unit_of(slot, u);
       harmonics<real>(setup.p.l_max, u, values);
       harmonic_slopes<real>(setup.p.l_max, u, tilts);
-      gather_rows<real>(by_harmonic + slot * setup.padded, count, setup.padded, of_harmonic);
-      gather_rows<real>(by_r + slot * setup.padded, count, setup.padded, of_r);
-      Vector<real> radial = {}, across[3] = {};
-      for (int64_t lm = 0; lm < setup.n_harmonics; ++lm) {
-        radial = fma(of_r[lm], values[lm], radial);
-        for (int axis = 0; axis < 3; ++axis) across[axis] = fma(of_harmonic[lm], tilts[lm][axis], across[axis]);
-      }
-      const Vector<real> along = across[0] * u[0] + across[1] * u[1] + across[2] * u[2];
-      const Vector<real> per = load(near.inverse + slot), whole = radial - along * per;
-      for (int axis = 0; axis < 3; ++axis) {
-        const Vector<real> g = fma(across[axis], per, whole * u[axis]);
-        for (int64_t i = 0; i < count; ++i) out[3 * near.pair[slot + i] + axis] += g[i];
+      const Vector<real> per = load(near.inverse + slot);
+      for (int k = 0; k < n; ++k) {
+        const int64_t at = (slot * n + k) * setup.padded;
+        gather_rows<real>(by_harmonic + at, count, setup.padded, of_harmonic, n * setup.padded);
+        gather_rows<real>(by_r + at, count, setup.padded, of_r, n * setup.padded);
+        Vector<real> radial = {}, across[3] = {};
+        for (int64_t lm = 0; lm < setup.n_harmonics; ++lm) {
+          radial = fma(of_r[lm], values[lm], radial);
+          for (int axis = 0; axis < 3; ++axis) across[axis] = fma(of_harmonic[lm], tilts[lm][axis], across[axis]);
+        }
+        const Vector<real> along = across[0] * u[0] + across[1] * u[1] + across[2] * u[2];
+        const Vector<real> whole = radial - along * per;
+        for (int axis = 0; axis < 3; ++axis) {
+          const Vector<real> g = fma(across[axis], per, whole * u[axis]);
+          for (int64_t i = 0; i < count; ++i) outs[k][3 * near.pair[slot + i] + axis] += g[i];
+        }
       }
     }
   }
@@ -311,8 +322,9 @@ void pullback(const void *parameters, int64_t n_atoms, const int64_t *segments, 
   const qml_density &p = *static_cast<const qml_density *>(parameters);
   over_centres<PullbackScratch<real>>(p, n_atoms, segments, apart, threads, [&](auto &scratch, int64_t centre) {
     scratch.prepare(segments + centre * apart, vectors);
-    for (int k = 0; k < n; ++k)
-      scratch.compute(segments + centre * apart, cotangents[k] + centre * scratch.setup.size(), outs[k]);
+    for (int k = 0; k < n; k += scratch.most)
+      scratch.compute(segments + centre * apart, n - k < scratch.most ? n - k : scratch.most, cotangents + k,
+                      centre * scratch.setup.size(), outs + k);
   });
 }
 

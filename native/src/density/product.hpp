@@ -57,7 +57,12 @@ void product(int64_t rows, int64_t depth, int64_t columns, Matrix<real> a, const
   int64_t first = 0;
   for (; first + wide * lanes <= columns; first += wide * lanes)
     product_panel<wide>(rows, depth, a, b + first, b_row, c + first, c_row, add);
-  for (; first < columns; first += lanes) product_panel<1>(rows, depth, a, b + first, b_row, c + first, c_row, add);
+  // what is left in one panel: each entry of a is read once for all of its vectors
+  switch ((columns - first) / lanes) {
+  case 3: return product_panel<3>(rows, depth, a, b + first, b_row, c + first, c_row, add);
+  case 2: return product_panel<2>(rows, depth, a, b + first, b_row, c + first, c_row, add);
+  case 1: return product_panel<1>(rows, depth, a, b + first, b_row, c + first, c_row, add);
+  }
 }
 
 } // namespace density

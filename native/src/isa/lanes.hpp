@@ -107,11 +107,16 @@ __attribute__((noinline)) void gather_lanes(const real *const *row, int64_t rank
     for (int i = 0; i < lanes; ++i) out[k][i] = row[i][k];
 }
 
-// x (count, rank) -> lanes[k][i] = x[i][k]; lanes past `count` repeat the last row, and are to be ignored.
-template <class real> void gather_rows(const real *x, int64_t count, int64_t rank, Vector<real> *out) {
+// x (count, rank) -> lanes[k][i] = x[i][k]; lanes past `count` repeat the last row, and are to be ignored. Rows begin
+// `apart` from each other.
+template <class real>
+void gather_rows(const real *x, int64_t count, int64_t rank, Vector<real> *out, int64_t apart) {
   const real *row[lanes_of<real>];
-  for (int i = 0; i < lanes_of<real>; ++i) row[i] = x + (i < count ? i : count - 1) * rank;
+  for (int i = 0; i < lanes_of<real>; ++i) row[i] = x + (i < count ? i : count - 1) * apart;
   gather_lanes(row, rank, out);
+}
+template <class real> void gather_rows(const real *x, int64_t count, int64_t rank, Vector<real> *out) {
+  gather_rows(x, count, rank, out, rank);
 }
 
 // in[k + i][j] <-> in[k + j][i] in each whole square of the first `size` vectors; how many those are.
