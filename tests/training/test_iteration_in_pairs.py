@@ -10,6 +10,7 @@ import torch
 from qml_lightning import fit
 from qml_lightning.kernels import kernels_for, reference
 from qml_lightning.kernels.reference import pairs
+from qml_lightning.linear import normal_equations
 from qml_lightning.machine.compute import Compute
 from qml_lightning.model.recipe import SolverSettings
 from qml_lightning.training.problem import Problem
@@ -45,6 +46,17 @@ def test_predictions_are_those_of_float64_sums(fits):
     assert len(found["compensated"].provenance.solution["history"]) == len(
         found["float64"].provenance.solution["history"]
     )
+
+
+def test_the_small_model_of_an_iteration_in_pairs_comes_from_slices_of_float32(monkeypatch):
+    used = []
+    for how, product in normal_equations.PRODUCTS.items():
+        noted = lambda *given, how=how, product=product: (used.append(how), product(*given))  # noqa: E731
+        monkeypatch.setitem(normal_equations.PRODUCTS, how, noted)
+    for how in ("float64", "compensated"):
+        del used[:]
+        fit(molecules(8), given(how), kernels="reference")
+        assert set(used) == {how}
 
 
 def test_a_model_of_pairs_predicts_in_float64_too(fits):

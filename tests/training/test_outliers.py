@@ -21,10 +21,10 @@ from qml_lightning.datasets.writers import write_extxyz
 from qml_lightning.errors import InputError
 from qml_lightning.linear.left_out import LeftOut
 from qml_lightning.machine.compute import Compute
-from qml_lightning.training import outliers
-from qml_lightning.training.bad_frames import OutlierWarning, screened
-from qml_lightning.training.outliers import OutlierSearch, find_outliers
 from qml_lightning.training.problem import Problem
+from qml_lightning.training.screening import search as outliers
+from qml_lightning.training.screening.decision import OutlierWarning, screened
+from qml_lightning.training.screening.search import OutlierSearch, find_outliers
 from small_models import SMALL
 
 BAD = 37
@@ -52,6 +52,18 @@ def test_residuals_without_a_group_are_those_of_a_regression_without_its_rows():
             np.testing.assert_allclose(residual[group], targets[group] - rows[group] @ weights, rtol=1e-8, atol=1e-10)
             wanted = 1.0 + np.einsum("ia,ab,ib->i", rows[group], covariance, rows[group])
             np.testing.assert_allclose(factor[group], wanted, rtol=1e-8)
+
+
+def test_groups_that_alone_determine_some_weights_can_be_left_out():
+    random = np.random.RandomState(0)
+    rows, targets, ridge = random.randn(60, 40) * np.logspace(0, -6, 40), random.randn(60), 1e-9
+    rows[:10], rows[:, :5] = 0.0, 0.0
+    rows[:10, :5] = 1e3 * random.randn(10, 5)
+    groups = list(torch.arange(60).split(10))
+    fitted = LeftOut.of(torch.from_numpy(rows.copy()), torch.from_numpy(targets), groups, ridge)
+    residual, _ = fitted.without([0]).residuals()
+    weights = np.linalg.solve(rows[20:].T @ rows[20:] + ridge * np.eye(40), rows[20:].T @ targets[20:])
+    np.testing.assert_allclose(residual[10:20], targets[10:20] - rows[10:20] @ weights, atol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -99,6 +111,13 @@ def test_clean_frames_are_no_outliers(ethanol):
     assert not found.found
 
 
+def test_the_search_takes_no_random_numbers_from_its_user(ethanol):
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    find_outliers(Problem.of(damaged(ethanol, BAD, "energy + 1 eV")))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
 def test_a_frame_leads_by_its_residual_over_the_largest_of_the_others(ethanol):
     bad = damaged(ethanol, BAD, "energy + 1 eV")
     first, second = OutlierSearch.of(Problem.of(bad), Compute()).judgements()
@@ -137,6 +156,12 @@ def test_the_message_names_the_frame_in_the_file_the_atom_the_value_and_its_size
         f"frame {ethanol.frames[BAD]}: the force y on atom 4 (H) is {float(forces[9 * BAD + 4, 1]):.4g}"
     )
     assert "σ" in line
+
+
+def test_too_few_structures_to_look_for_outliers_are_told_where_they_were_to_be_dropped(ethanol):
+    few = ethanol.select(range(20))
+    assert "20 structures are too few" in screened(few, "drop").text
+    assert screened(few, "tell").text == ""
 
 
 def test_what_is_asked_for_is_done_about_outliers(ethanol):

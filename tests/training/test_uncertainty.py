@@ -9,13 +9,14 @@ import pytest
 import torch
 from ase.build import molecule
 
-from qml_lightning import fit, load
+from qml_lightning import fit, load, recipes
 from qml_lightning.errors import InputError
 from qml_lightning.linear.posterior import Calibration
 from qml_lightning.machine.compute import Compute
-from qml_lightning.model.committee import Committee, committee_columns
+from qml_lightning.model.committee import Committee, committee_columns, committee_features
 from qml_lightning.model.recipe import SolverSettings
 from qml_lightning.training.problem import Problem
+from qml_lightning.training.solvers.direct import equations_of, solved
 from qml_lightning.training.uncertainty import _calibrating, _groups, _rows_of
 from small_models import crystals, molecules, recipe
 
@@ -134,6 +135,11 @@ def test_columns_of_a_committee_are_the_first_features_of_each_map():
     assert committee_columns(4, 8, 8, paired=False).tolist() == [0, 1, 2, 3]
 
 
+def test_small_models_have_small_committees_of_whole_blocks():
+    assert [committee_features(n, 128) for n in (256, 2048, 4096, 65536)] == [256, 512, 1024, 1024]
+    assert committee_features(2048, 512) == 1024
+
+
 def test_the_noise_of_an_energy_grows_with_the_number_of_atoms():
     calibrations = {"energies": Calibration(2.0, 0.1), "forces": Calibration(1.0, 0.0)}
     committee = Committee(torch.zeros(4, 8), 8, 2, 0.5, calibrations)
@@ -166,3 +172,29 @@ def test_rows_of_calibration_are_those_of_the_fit():
     assert len(rows) == len(targets) == problem.n_rows
     groups = _groups(problem)
     assert sorted(torch.cat(groups).tolist()) == list(range(problem.n_rows))
+
+
+@pytest.mark.parametrize("name", ["direct", "dual", "paired"])
+def test_equations_solved_again_draw_the_committee_of_a_fit_to_all(name, fitted):
+    settings, data = SOLVERS[name], molecules(60)
+    earlier = fit(data.select(np.arange(40)), settings, committee=8, basis=fitted[name].basis)
+    equations = equations_of(data, settings, basis=fitted[name].basis)
+    again = solved(equations, committee=earlier.committee)
+    torch.testing.assert_close(again.committee.deviations, fitted[name].committee.deviations, rtol=1e-3, atol=1e-6)
+    assert again.committee.calibrations == earlier.committee.calibrations
+    found, before = (one.predict(data.structures, uncertainty=True) for one in (again, earlier))
+    assert float(found.energy_uncertainty[40:].mean()) < float(before.energy_uncertainty[40:].mean())
+
+
+@pytest.mark.parametrize("precision", ["float32", "float64"])
+def test_gradients_of_the_density_side_by_side_are_those_one_after_the_other(precision):
+    settings = replace(recipes.DEFAULT, ridge=1e-4, features=replace(recipes.DEFAULT.features, n_features=256))
+    potential, new = fit(crystals(12), settings, committee=8), crystals(2, seed=500).structures
+    for n in (1, 2, 3, 4, 6, 8):  # beside those of the model: one pass, two, and passes that are not full
+        one = replace(potential, committee=replace(potential.committee, force_members=n))
+        found = one.on(precision=precision).predict(new, uncertainty=True)
+        wanted = one.on(kernels="reference", precision="float64").predict(new, uncertainty=True)
+        tolerance = {"float32": 1e-3, "float64": 1e-8}[precision]
+        for field in ("forces", "force_uncertainty"):
+            mine, right = getattr(found, field), getattr(wanted, field)
+            assert float((mine - right).abs().max()) < tolerance * float(right.abs().max()), (n, field)

@@ -129,7 +129,7 @@ class State:
         self.steps += 1
 
     def begin_window(self) -> None:
-        """Go on from the present weights, without the directions that led to them."""
+        """Continue from the present weights, and forget the directions that led to them."""
         self.base, self.residual, self.steps = self.weights, self.left, 0
 
     @property

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+ROUNDING = 1e-10  # smallest part of a row that the others are taken to leave free
+
 
 @dataclass(frozen=True)
 class LeftOut:
@@ -58,10 +60,11 @@ class LeftOut:
         targets = self.targets.index_fill(0, rows, 0.0)
         weights, z = self._inverse * (self.rows.T @ targets), self.rows[rows]
         free = torch.eye(len(rows), dtype=z.dtype, device=z.device) - (z * self._inverse) @ z.T
-        half = torch.linalg.cholesky(free)
-        more = torch.linalg.solve_triangular(half, z * self._inverse, upper=False).T
-        residual = torch.linalg.solve_triangular(half, (z @ weights)[:, None], upper=False)[:, 0]
-        return weights + more @ residual, more
+        # where these rows alone determine a weight, 1 − H has an eigenvalue near zero, which rounding may make negative
+        values, vectors = torch.linalg.eigh(free)
+        root = values.clamp(min=ROUNDING).rsqrt()
+        more = (z * self._inverse).T @ vectors * root
+        return weights + more @ (root * (vectors.T @ (z @ weights))), more
 
     def residuals(self) -> tuple[Tensor, Tensor]:
         """For each row: its residual by the solution without its group, and the factor of its variance.

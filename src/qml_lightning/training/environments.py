@@ -41,7 +41,7 @@ class Tangents:
 
     @property
     def on_host(self) -> tuple[Tensor, Tensor]:
-        """Owner and row where the host chooses among them; nothing waits for the device if it sent them."""
+        """Owner and row on the host, to choose among them. There is no wait if the host has sent them."""
         return (self.owner.cpu(), self.row.cpu()) if self.sent is None else self.sent
 
 
@@ -154,7 +154,7 @@ def _joined(parts: list[Tangents]) -> Tangents:
 
 @dataclass
 class EnvironmentCache:
-    """Environments of batches that come again. Another width of the kernel does not change them."""
+    """Environments of batches that are needed again: they do not depend on the width of the kernel."""
 
     most: int  # bytes of tangents; a batch that would exceed it is not remembered
     known: dict[tuple[object, ...], Environments] = field(default_factory=dict)

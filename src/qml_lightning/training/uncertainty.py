@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -13,20 +13,19 @@ from ..errors import InputError
 from ..linear.direct import Term, dual_rows
 from ..linear.normal_equations import Rows
 from ..linear.posterior import (
+    POWERS,
     Calibration,
     calibrated,
     drawn,
+    left_out_members,
     left_out_residuals,
-    left_out_variances,
     part_of_factor,
-    sampled,
-    variances,
 )
 from ..linear.preconditioner import trusted_factor
 from ..linear.ridge import left_out
 from ..linear.solution import Solution
-from ..model.basis import ReadyBasis
-from ..model.committee import COMMITTEE_FEATURES, FORCE_MEMBERS, Committee, committee_columns
+from ..model.basis import Basis, ReadyBasis
+from ..model.committee import FORCE_MEMBERS, Committee, committee_columns, committee_features
 from ..model.recipe import Recipe
 from .problem import Problem
 from .rows import Pass, write_rows
@@ -56,21 +55,15 @@ def committee_of_direct(
     """Committee of a direct solution, calibrated by leaving out structures: that takes no further factorisation."""
     assert solution.factor is not None
     n_all, factor = basis.maps[0].n_features, solution.factor
-    n_few = min(COMMITTEE_FEATURES, n_all)
+    n_few = committee_features(n_all, recipe.rank)
     columns = committee_columns(n_few, n_all, basis.n_weights, basis.maps[0].paired).to(factor.device)
     more = n_all / n_few  # squared amplitude of a map with fewer features
-    rows_of_dual = None if solution.dual is None else dual_rows([term.part for term in terms])
-    if rows_of_dual is None:
-        gram = more * part_of_factor(factor, columns)
-    else:
-        some = [term.weight * part.filled()[0][:, columns] for term, part in zip(terms, rows_of_dual, strict=True)]
-        gram = more * torch.stack([z.T @ z for z in some]).sum(0)
-    committee, small = draw_committee(gram, recipe.ridge, n, n_few, recipe.seed)
+    committee, small = draw_committee(more * _gram(solution, terms, columns), recipe.ridge, n, n_few, recipe.seed)
     index = _calibrating(problem, recipe.seed)
     part = problem.select(index)
     rows, targets = (one.to(factor.device) for one in _rows_of(basis, part, recipe))
     groups = _groups(part)
-    variance = left_out_variances(small, more**0.5 * rows[:, columns], groups)
+    members = left_out_members(small, more**0.5 * rows[:, columns], committee.deviations.to(small), groups)
     if solution.dual is None:
         errors = left_out_residuals(factor, rows, targets - rows @ solution.weights, groups)
     else:
@@ -78,7 +71,33 @@ def committee_of_direct(
         numbers = [(of_rows == s).nonzero()[:, 0] for s in index.tolist()]
         errors = torch.empty_like(targets)
         errors[torch.cat(groups)] = left_out(factor, solution.dual, numbers)
-    return _with_calibrations(committee, part, recipe, errors, variance)
+    return _with_calibrations(committee, part, recipe, errors, members)
+
+
+def committee_again(
+    earlier: Committee, basis: Basis, recipe: Recipe, solution: Solution, terms: list[Term]
+) -> Committee:
+    """Committee of another direct solution in the same basis, with the calibration of the earlier one.
+
+    The structures that calibrated it are no longer there, but the unit of the variance is that of the noise, and stays.
+    So do the random numbers: members change by what the data say, and by nothing else.
+    """
+    assert solution.factor is not None
+    n_all, n_few = basis.maps[0].n_features, earlier.n_features
+    columns = committee_columns(n_few, n_all, basis.n_weights, basis.maps[0].paired).to(solution.factor.device)
+    gram = n_all / n_few * _gram(solution, terms, columns)
+    made, _ = draw_committee(gram, solution.ridge, len(earlier), n_few, recipe.seed)
+    return replace(earlier, deviations=made.deviations)
+
+
+def _gram(solution: Solution, terms: list[Term], columns: Tensor) -> Tensor:
+    """Gram matrix of some columns, from the factor of a solution (with its ridge) or from the rows of a dual one."""
+    assert solution.factor is not None
+    rows = None if solution.dual is None else dual_rows([term.part for term in terms])
+    if rows is None:
+        return part_of_factor(solution.factor, columns)
+    some = [term.weight * part.filled()[0][:, columns] for term, part in zip(terms, rows, strict=True)]
+    return torch.stack([z.T @ z for z in some]).sum(0)
 
 
 def committee_of_iteration(
@@ -94,12 +113,12 @@ def committee_of_iteration(
             f"are needed, {len(held.structures)} were held out. Use more structures, or the direct solver."
         )
     small = basis.part(0, n_small)
-    n_few = min(COMMITTEE_FEATURES, n_small)
+    n_few = min(n_small, committee_features(basis.maps[0].n_features, recipe.rank))
     columns = committee_columns(n_few, n_small, small.n_weights, small.maps[0].paired).to(factor.device)
     gram = n_small / n_few * part_of_factor(factor, columns)
-    committee, few = draw_committee(gram, recipe.ridge, n, n_few, recipe.seed)
+    committee, _ = draw_committee(gram, recipe.ridge, n, n_few, recipe.seed)
     rows, _ = _rows_of(basis.part(0, n_few), held, recipe)
-    return _with_calibrations(committee, held, recipe, errors, variances(few, rows))
+    return _with_calibrations(committee, held, recipe, errors, rows @ committee.deviations.to(rows).T)
 
 
 def _rows_of(basis: ReadyBasis, problem: Problem, recipe: Recipe) -> tuple[Tensor, Tensor]:
@@ -129,21 +148,22 @@ def _groups(problem: Problem) -> list[Tensor]:
 
 
 def _with_calibrations(
-    committee: Committee, problem: Problem, recipe: Recipe, errors: Tensor, variance: Tensor
+    committee: Committee, problem: Problem, recipe: Recipe, errors: Tensor, members: Tensor
 ) -> Committee:
-    """The committee with a calibration of each kind of label, from errors and exact variances of weighted rows."""
+    """The committee with a calibration of each kind of label, from errors and members' deviations on weighted rows."""
     found: dict[str, Calibration] = {}
     parts = list(problem.rows.values())
-    for kind, error, exact in zip(problem.rows, errors.split(parts), variance.split(parts), strict=True):
-        weight, freedom = recipe.weight_of(kind), len(committee)
+    for kind, error, told in zip(problem.rows, errors.split(parts), members.split(parts), strict=True):
+        weight, variance = recipe.weight_of(kind), told.square().mean(1)
+        powers: Sequence[float] = (1.0,)
         if kind == "forces":
-            # one variance for the three components of a force, as a prediction has it
-            whole = len(exact) - len(exact) % 3
-            exact = exact[:whole].view(-1, 3).mean(1).repeat_interleave(3)
-            error, freedom = error[:whole], 3 * committee.force_members
+            # one variance for the three components of a force, and few members: as a prediction has it
+            whole = len(error) - len(error) % 3
+            of_atoms = told[:whole, : committee.force_members].square().reshape(-1, 3 * committee.force_members).mean(1)
+            error, variance = error[:whole], of_atoms.repeat_interleave(3)
+            powers = POWERS if "energies" in found else powers  # else their scale serves energies too
         if kind in ("energies", "forces") and len(error):
-            told = sampled(exact, freedom, recipe.seed)
-            found[kind] = calibrated(error.cpu() / weight, told.cpu() / weight**2)
+            found[kind] = calibrated(error.cpu() / weight, variance.cpu() / weight**2, powers)
     if "energies" not in found:  # no energies were learnt: forces say how far the posterior is off
         found["energies"] = Calibration(found["forces"].scale, 0.0)
     if "forces" not in found:

@@ -242,7 +242,7 @@ class _Search:
         return math.inf if too_small else self.trials.trial(self.size, recipe).score
 
     def _least_ridge(self, recipe: Recipe) -> float:
-        """Smallest ridge of a trial that is lost neither here nor when carried; 0 if the ridge is given."""
+        """Smallest ridge that is lost in rounding neither in a trial nor in the fit; 0 if the ridge is given."""
         least = max(self.trials.least_ridge(self.size, recipe), self.least_carried(recipe) * self.ratio)
         return least if "ridge" in self.free else 0.0
 

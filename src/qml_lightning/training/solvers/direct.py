@@ -21,6 +21,7 @@ from ...machine.compute import Compute
 from ...machine.files import write_or_rescue
 from ...machine.progress import Progress, silent
 from ...model.basis import Basis
+from ...model.committee import Committee
 from ...model.potential import Potential
 from ...model.provenance import Provenance
 from ...model.recipe import Recipe
@@ -33,7 +34,7 @@ from ..equations_file import save_equations
 from ..problem import Learn, Problem
 from ..rows import Pass
 from ..shared_gather import gather_by_ranks
-from ..uncertainty import committee_of_direct
+from ..uncertainty import committee_again, committee_of_direct
 from .task import Fitted, Task
 
 # Part of the free memory of a device in which rows wait for a product, if the host keeps the Gram matrix.
@@ -146,11 +147,28 @@ def solve_equations(
     return Fitted(replace(solution, report=about), baseline, equations.rows)
 
 
-def solved(equations: Equations, recipe: Recipe | None = None, ridge: Ridge | None = None, **options: Any) -> Potential:
-    """The potential of these equations, with the ridge and weights of `recipe`; options as in `solve_equations`."""
+def solved(
+    equations: Equations,
+    recipe: Recipe | None = None,
+    ridge: Ridge | None = None,
+    *,
+    committee: Committee | None = None,
+    **options: Any,
+) -> Potential:
+    """The potential of these equations, with the ridge and weights of `recipe`; options as in `solve_equations`.
+
+    `committee`: that of an earlier solution, to be drawn anew; the equations are then used up.
+    """
     recipe = equations.recipe if recipe is None else recipe
     ridge = Ridge(recipe.ridge, equations.chosen.ridge.least) if ridge is None else ridge
-    fitted = solve_equations(equations, recipe, ridge, **{"use_up": False, **options})
+    options = {"use_up": False, **options}
+    if committee is None:
+        return _potential(equations, recipe, solve_equations(equations, recipe, ridge, **options))
+    fitted = solve_equations(equations, recipe, ridge, **options | {"use_up": True, "keep_factor": True})
+    solution = fitted.solution
+    terms = equations.terms(recipe, fitted.baseline) if solution.dual is not None else []
+    again = committee_again(committee, equations.basis, recipe, solution, terms)
+    fitted = replace(fitted, solution=replace(solution, factor=None, dual=None), committee=again)
     return _potential(equations, recipe, fitted)
 
 

@@ -169,8 +169,8 @@ def prepared(basis: ReadyBasis, problem: Problem, recipe: Recipe, tell: Progress
 
 
 def _small_gram(basis: ReadyBasis, problem: Problem, recipe: Recipe, tell: Progress) -> Tensor:
-    """Lower triangle of Z_sᵀ Z_s with the weights of the rows."""
-    gram = Gram(basis.n_weights, basis.device)
+    """Lower triangle of Z_sᵀ Z_s with the weights of the rows, from products that suit the device."""
+    gram = Gram(basis.n_weights, basis.device, accumulation=summation(recipe, basis.device)[0])
     tell("preconditioner", 0, len(problem.structures))
     # wide: its rows must be those of the products, or the preconditioner magnifies the difference
     for done in write_rows(basis, problem, recipe, lambda _: gram, Pass(weighted=True, wide=True)):

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..linear.normal_equations import Rows
-from ..model.baseline import Baseline
-from ..model.basis import ReadyBasis
-from ..model.features import FeatureSettings
-from ..model.recipe import Recipe
-from ..model.representations import SMALL
-from .problem import Problem
-from .rows import Pass, row_factors, write_rows
+from ...linear.normal_equations import Rows
+from ...model.baseline import Baseline
+from ...model.basis import ReadyBasis
+from ...model.features import FeatureSettings
+from ...model.recipe import Recipe
+from ...model.representations import SMALL
+from ..problem import Problem
+from ..rows import Pass, row_factors, write_rows
 
 # Small: it takes seconds, and is good enough to tell a wrong label from a right one.
 RECIPE = Recipe(

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..model.baseline import Baseline
-from .outlier_rows import RECIPE, Sample
-from .problem import VOIGT, Problem
+from ...model.baseline import Baseline
+from ..problem import VOIGT, Problem
+from .rows import RECIPE, Sample
 
 # A structure is an outlier where a statistic x of its residuals exceeds q (q / m)^STEPS, with the median m and the
 # quantile q of all structures, but at most MOST_TAIL q: a tail that grows by a factor from the 50th to the 95th in a
@@ -36,6 +36,7 @@ ALIKE = 0.9
 # series, are rare by right there. InP, drawn three times, reaches 1.9 thresholds without it.
 OF_MANY = 2.5
 NET_FORCE = 3.0  # standard deviations of the forces: a smaller net force is no finding
+MOST_VALUES = 100_000  # by which a quantile is found
 FEWEST_VALUES = 12  # that are not zero: fewer do not tell their tail
 
 
@@ -68,7 +69,7 @@ class Outliers:
 
     @property
     def ruinous(self) -> bool:
-        """A fit with them would follow them more than all the other structures."""
+        """Whether a fit would follow these few structures more than all the others together."""
         return self.share > RUINED
 
     def joined(self, more: Outliers) -> Outliers:
@@ -141,7 +142,8 @@ class Judged:
         out = []
         for k in range(len(self.problem.targets)):
             x = self.sized[self.kind == k].abs()
-            large = x[x > ZERO * torch.quantile(x[torch.randperm(len(x))[:100_000]], QUANTILE)] if len(x) else x
+            some = x[:: 1 + len(x) // MOST_VALUES]  # spread over all structures, and the same ones every time
+            large = x[x > ZERO * torch.quantile(some, QUANTILE)] if len(x) else x
             out.append(float(1.4826 * large.median()) if len(large) else 0.0)
         return out
 
@@ -167,7 +169,7 @@ class Judged:
 
     @cached_property
     def _common(self) -> Tensor:
-        """Whether nearly all structures have the composition of a structure, (structures,)."""
+        """Whether a structure has the composition that nearly all of them share, (structures,)."""
         counts = Baseline.composition(self.problem.structures, self.problem.elements)[self.index]
         _, which, number = torch.unique(counts, dim=0, return_inverse=True, return_counts=True)
         common: Tensor = number[which] >= ALIKE * len(which)
@@ -214,7 +216,7 @@ class Judged:
         return max(float(x[own].max() / x[~own].max().clamp(min=1e-300)) for x in judged)
 
     def worst(self) -> list[int]:
-        """Structures beyond a threshold that are not far from the worst of them, and not gone yet."""
+        """Structures beyond a threshold that are nearly as bad as the worst one, and still in the fit."""
         most = torch.stack(list(self.excess.values())).amax(0)
         most[list(self.gone)] = 0.0
         limit = max(1.0, TOGETHER * float(most.max()))
@@ -280,7 +282,7 @@ class Judged:
 
 
 def _explained(target: Tensor, residual: Tensor, ratio: float) -> bool:
-    """Whether the labels are the prediction times `ratio`, nearly."""
+    """Whether the labels are nearly the prediction times `ratio`."""
     prediction = target - residual
     rest = target - ratio * prediction
     return len(target) >= len(VOIGT) and abs(ratio - 1) > 0.05 and bool(rest.norm() < 0.3 * residual.norm())

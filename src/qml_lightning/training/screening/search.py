@@ -10,13 +10,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..linear.left_out import LeftOut
-from ..machine.compute import Compute
-from ..machine.progress import Progress, silent
-from ..model.basis import Basis, ReadyBasis
+from ...linear.left_out import LeftOut
+from ...machine.compute import Compute
+from ...machine.progress import Progress, silent
+from ...model.basis import Basis, ReadyBasis
+from ..problem import Problem
 from .judgement import Judged, Outliers, rms
-from .outlier_rows import RECIPE, SECOND_ENERGY_WEIGHT, Sample, targets_of
-from .problem import Problem
+from .rows import RECIPE, SECOND_ENERGY_WEIGHT, Sample, targets_of
 
 FEWEST = 50  # structures: below this the tail of the residuals is not known
 MOST_ROWS = 40_000  # of the small fit; structures beyond them are predicted by it
@@ -118,7 +118,7 @@ def _parts(problem: Problem) -> tuple[Tensor, Tensor]:
 def _ridge(sample: Sample, gone: Sequence[int] = ()) -> float:
     """Ridge whose solution for the one half of the structures predicts the other half best.
 
-    Errors are compared where nine of ten structures are better: outliers do not count, but extrapolation does.
+    The error of a ridge is its 90th percentile over the structures: outliers do not count, extrapolation does.
     """
     counts = torch.bincount(sample.owner)
     n = len(counts)

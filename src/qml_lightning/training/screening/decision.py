@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 import torch
 
-from ..atoms.dataset import Dataset
-from ..errors import InputError
-from ..machine.compute import Compute
-from ..machine.progress import Progress, silent
+from ...atoms.dataset import Dataset
+from ...errors import InputError
+from ...machine.compute import Compute
+from ...machine.progress import Progress, silent
+from ..problem import Learn, Problem
 from .judgement import Outlier, Outliers
-from .outliers import find_outliers
-from .problem import Learn, Problem
+from .search import FEWEST, find_outliers
 
 # "keep": do not look for outliers. "tell": name them, and stop where they would ruin the fit. "drop": name them and
 # train without them. "stop": do not train if there is one.
@@ -24,7 +24,7 @@ CHOICES: tuple[OnOutliers, ...] = ("keep", "tell", "drop", "stop")
 NAMED = 10  # at most
 STRESS = ("xx", "yy", "zz", "yz", "xz", "xy")
 ADVICE = (
-    "Look at them. Train without them with --outliers drop, or on all frames with --outliers keep "
+    "Look at {them}. Train without {them} with --outliers drop, or on all frames with --outliers keep "
     '(in Python fit(..., outliers="drop") or "keep").'
 )
 
@@ -41,18 +41,31 @@ class Screened:
     healthy: Dataset  # without any
     outliers: Outliers
     lines: tuple[str, ...]  # a sentence for each outlier
-    dropped: bool
+    how: OnOutliers
+
+    @property
+    def dropped(self) -> bool:
+        """Whether outliers were left out."""
+        return self.how == "drop" and bool(self.lines)
 
     @property
     def text(self) -> str:
         """All findings for a person; empty if there are none."""
         if not self.lines:
-            return ""
+            return self.unchecked
         n = len(self.lines)
         frames = f"{n} of {self.outliers.checked:,} frames contradict" if n > 1 else "One frame contradicts"
-        done = "They were left out." if self.dropped else ADVICE
+        they, were, them = ("They", "were", "them") if n > 1 else ("It", "was", "it")
+        done = f"{they} {were} left out." if self.dropped else ADVICE.format(them=them)
         more = [f"… and {n - NAMED} more."] if n > NAMED else []
         return "\n".join([f"{frames} what all the others say (counted from 0):", *self.lines[:NAMED], *more, done])
+
+    @property
+    def unchecked(self) -> str:
+        """A sentence if outliers were to be left out and could not be looked for; else empty."""
+        if self.how == "tell" or self.outliers.checked:
+            return ""
+        return f"Outliers were not looked for: {len(self.data)} structures are too few, at least {FEWEST} are needed."
 
     def as_dict(self) -> dict[str, Any]:
         """Entries for JSON."""
@@ -69,21 +82,23 @@ def screened(
 ) -> Screened:
     """The data set after the search for outliers, without them if they are to be dropped.
 
-    An InputError names them if they shall stop a fit, or would ruin one that was to tell them.
+    An InputError names them if `how` is "stop", or if it is "tell" and they would ruin the fit.
     """
     compute = compute or Compute()
     problem = Problem.of(data, learn, compute=compute)
     found = compute.on_first(lambda: find_outliers(problem, Compute(compute.device, compute.kernels), tell))
     lines = tuple(sentence(data, one) for one in found.found)
-    dropped, healthy = how == "drop" and bool(lines), data
+    healthy = data
     if lines:
         keep = torch.ones(len(data), dtype=torch.bool)
         keep[found.structures] = False
         healthy = data.select(keep)
-    result = Screened(healthy if dropped else data, healthy, found, lines, dropped)
+    result = Screened(healthy if how == "drop" else data, healthy, found, lines, how)
     if lines and (how == "stop" or (how == "tell" and found.ruinous)):
         why = (
-            f"\nThey make up {found.share:.0%} of all squared errors: a fit would follow them." if how == "tell" else ""
+            f"\n{found.share:.0%} of all squared errors would come from there: a fit would follow them."
+            if how == "tell"
+            else ""
         )
         raise InputError(f"{data.source.name}: {result.text}{why}")
     return result
