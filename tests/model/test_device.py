@@ -74,6 +74,16 @@ def trained(request):
     return fit(data, recipe(n_features=64, representation=KERNELS[request.param][0])), data
 
 
+@pytest.fixture(scope="module")
+def with_everything():
+    """A model with a committee, weights of its own for each element, repulsion and crowding."""
+    data = molecules(8)
+    potential = fit(data, recipe(n_features=64, representation=DENSITY, blocks=True), committee=4)
+    assert potential.repulsion is not None
+    assert potential.repulsion.crowding is not None
+    return potential, data
+
+
 def kernels_of(potential) -> tuple[set[str], set[str]]:
     """Names of the kernels of its representation: values, and Jacobian."""
     _, values, jacobian = KERNELS["density" if isinstance(potential.recipe.representation, Density) else "FCHL19"]
@@ -149,6 +159,11 @@ def on_device(monkeypatch):
         yield waits
 
 
+def compressed(structures: Structures) -> Structures:
+    """Structures at half their length: every atom is too crowded, and many pairs are too close."""
+    return replace(structures, positions=0.5 * structures.positions)
+
+
 def before_the_results(waits: list[str]) -> list[str]:
     """Waits before results are taken to the host, which must come last."""
     end = waits.index("cpu")
@@ -175,6 +190,21 @@ def test_a_batch_waits_for_numbers_that_shapes_need_and_for_its_results(kind, wa
     with recorded():
         predictor.predict(given)
     assert before_the_results(on_device) == wanted
+
+
+@pytest.mark.parametrize("kind", ["as learnt", "too close and too crowded"])
+def test_uncertainties_wait_for_nothing_more(kind, with_everything, on_device):
+    from qml_lightning.kernels.triton.launch import recorded
+
+    potential, data = with_everything
+    predictor = potential.on("cpu", kernels="triton")
+    given = data.structures if kind == "as learnt" else compressed(data.structures)
+    del on_device[:]
+    with recorded():
+        found = predictor.predict_there(given, forces=True, stress=False, uncertainty=True)
+    assert on_device == PAIRS_AND_THOSE_BEYOND
+    assert isinstance(found.energy_uncertainty, OnDevice)
+    assert isinstance(found.force_uncertainty, OnDevice)
 
 
 def test_a_step_with_a_kept_list_waits_for_its_numbers_and_results(trained, on_device):
@@ -296,3 +326,15 @@ def test_the_kernels_of_a_gpu_predict_what_plain_torch_predicts(trained):
     found, wanted = (potential.on("cpu", kernels=name).predict(WATER) for name in ("triton", "reference"))
     torch.testing.assert_close(found.energies, wanted.energies, rtol=0, atol=1e-9)
     torch.testing.assert_close(found.forces, wanted.forces, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("kind", ["as learnt", "too close and too crowded"])
+def test_the_kernels_of_a_gpu_give_the_uncertainties_of_plain_torch(kind, with_everything):
+    potential, data = with_everything
+    some = data.structures.select([0])
+    some = some if kind == "as learnt" else compressed(some)
+    found, wanted = (
+        potential.on("cpu", kernels=name).predict(some, uncertainty=True) for name in ("triton", "reference")
+    )
+    for name in ("energies", "forces", "energy_uncertainty", "atom_energy_uncertainty", "force_uncertainty"):
+        torch.testing.assert_close(getattr(found, name), getattr(wanted, name), rtol=1e-9, atol=1e-9)

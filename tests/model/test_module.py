@@ -11,9 +11,11 @@ import torch
 
 from qml_lightning import fit
 from qml_lightning.errors import InputError
+from qml_lightning.model.representations.density import Density
 from small_models import crystals, molecules, recipe
 
 DOUBLE = torch.float64
+DENSITY = Density(cutoff=4.5, density_cutoff=4.0, n_pair=5, n_radial=4, n_channels=16)
 
 
 @pytest.fixture(scope="module")
@@ -26,6 +28,15 @@ def molecular():
 def crystalline():
     data = crystals(8)
     return fit(data, recipe(n_features=128)), data.structures
+
+
+@pytest.fixture(scope="module")
+def with_everything():
+    """The density, weights of its own for each element, a committee, repulsion and crowding."""
+    data = molecules(8)
+    potential = fit(data, recipe(n_features=64, representation=DENSITY, blocks=True), committee=4)
+    assert potential.repulsion is not None
+    return potential, data.structures
 
 
 def arguments(structures, index):
@@ -77,18 +88,21 @@ def test_gradients_by_positions_and_cells_are_finite_differences(crystalline, wh
         assert float(slope[place]) == pytest.approx((ends[1] - ends[0]) / 2e-4, rel=1e-5, abs=1e-6)
 
 
-def test_operators_pass_the_checks_of_torch(molecular, crystalline):
-    for potential, structures in (molecular, crystalline):
+def test_operators_pass_the_checks_of_torch(molecular, crystalline, with_everything):
+    for potential, structures in (molecular, crystalline, with_everything):
         module = potential.module()
         positions, numbers, cells, batch, periodic = arguments(structures, [0, 1])
         given = (positions.requires_grad_(), cells.requires_grad_(), numbers, batch, periodic, module._number)
         torch.library.opcheck(torch.ops.qml_lightning.energies.default, given, atol=1e-9, rtol=1e-9)
 
 
-def test_it_compiles_into_one_graph_with_what_stands_around_it(molecular):
-    potential, structures = molecular
+@pytest.mark.parametrize("closer", [1.0, 0.5], ids=["as learnt", "too close and too crowded"])
+@pytest.mark.parametrize("model", ["molecular", "with_everything"])
+def test_it_compiles_into_one_graph_with_what_stands_around_it(model, closer, request):
+    potential, structures = request.getfixturevalue(model)
     module = potential.module()
     positions, *rest = arguments(structures, [0, 1])
+    positions *= closer
 
     def loss(x: torch.Tensor) -> torch.Tensor:
         return (module(2 * x - x, *rest) ** 2).sum() + x.sum()
@@ -99,6 +113,7 @@ def test_it_compiles_into_one_graph_with_what_stands_around_it(molecular):
         function(x).backward()
         slopes.append(x.grad)
     torch.testing.assert_close(slopes[1], slopes[0], rtol=1e-12, atol=1e-9)
+    assert torch._dynamo.explain(loss)(positions).graph_break_count == 0
 
 
 def test_second_derivatives_are_refused_and_not_zero(molecular):

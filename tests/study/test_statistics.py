@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from ase.build import bulk
 from ase.cell import Cell
+from rich.console import Console
 
 from qml_lightning.atoms.dataset import concatenate
 from qml_lightning.cli import main
-from qml_lightning.report.data_page import data_page
+from qml_lightning.report.data_page import data_page, references_advice
 from qml_lightning.report.drawing import histogram, ticks
 from qml_lightning.study.statistics import statistics_of
-from small_models import crystals, molecules
+from small_models import crystals, labelled, molecules
 
 
 def test_numbers_are_those_of_the_data():
@@ -47,6 +50,16 @@ def test_the_shortest_distance_is_found_in_its_structure():
     shortest = statistics_of(data).shortest["C–C"]
     assert shortest.value == pytest.approx(0.7)
     assert shortest.where == "structure 3"
+
+
+def test_reference_energies_are_suggested_as_an_option_only_where_single_values_have_a_meaning():
+    of_one_composition = statistics_of(crystals(4))
+    assert "add free atoms" in references_advice(of_one_composition)
+    assert "To fix them" not in references_advice(of_one_composition)
+    copper = labelled([bulk("Cu", a=a, cubic=True) for a in (3.5, 3.6, 3.7)])
+    assert "To fix them: --reference-energies=Cu=" in references_advice(
+        statistics_of(concatenate([crystals(4), copper]))
+    )
 
 
 def test_repeated_structures_with_other_labels_are_told():
@@ -93,3 +106,16 @@ def test_the_command_tells_the_same_in_text_json_and_html(capsys, tmp_path, monk
     assert told["labels"] == {"energies": 30, "forces": 30}
     assert "values" not in told["forces"]
     assert main(["data", "ethanol:test@0:3", "-o", "data.png"]) == 2
+
+
+@pytest.mark.parametrize("width", [80, 120])
+def test_no_column_of_the_tables_is_lost_in_a_narrow_terminal(width):
+    from qml_lightning.cli.data import _tables
+
+    console = Console(width=width, file=io.StringIO())
+    console.print(*_tables(statistics_of(crystals(6)), width))
+    lines = console.file.getvalue().splitlines()
+    assert max(map(len, lines)) <= width
+    for name in ("energy (eV/atom)", "lattice vector (Å)", "largest"):
+        assert any(name in line for line in lines)
+    assert any("std. dev." in line for line in lines) == (width == 120)

@@ -53,6 +53,7 @@ class FoundBaseline:
     baseline: Baseline
     fixed: bool  # they stay as they are when structures are added; else they are the least squares of all structures
     words: str  # how they were found, for people
+    determined: bool = True  # whether single values have a meaning, not only sums of them
 
 
 def fit_baseline(structures: Structures, energies: Tensor | None, elements: tuple[int, ...]) -> Baseline:
@@ -77,16 +78,18 @@ def found_baseline(structures: Structures, energies: Tensor | None, elements: tu
     free = _of_one_zero(free, elements, x, y)
     values = torch.tensor([free.get(z, 0.0) for z in elements], dtype=torch.float64)
     rest = torch.tensor([z not in free for z in elements])
+    determined = True
     words, far = f"free atoms of the data ({', '.join(map(_symbol, free))})" if free else "", 0
     if bool(rest.any()):
         y, x = y - x @ values, x[:, rest]
         values[rest], far = _robust_least_squares(x, y)
         words = f"{words}, others by least squares" if words else "least squares"
-        if int(torch.linalg.matrix_rank(x, rtol=1e-8)) < x.shape[1]:
+        determined = int(torch.linalg.matrix_rank(x, rtol=1e-8)) == x.shape[1]
+        if not determined:
             words += "; the compositions determine only sums, single values have no meaning"
     if far:
         words += f"; {far} energies that are far off do not count"
-    return FoundBaseline(Baseline(elements, values), bool(free) or far > 0, words)
+    return FoundBaseline(Baseline(elements, values), bool(free) or far > 0, words, determined)
 
 
 def free_atoms(structures: Structures, energies: Tensor) -> dict[int, float]:

@@ -16,6 +16,8 @@ NO_COMMITTEE = "This model has no committee, so its uncertainty is not known. Tr
 # variance of all features has a rank correlation with the errors of force components of 0.478, that of 1024 features
 # 0.475, of 512 0.468, of 256 0.453.
 COMMITTEE_FEATURES = 1024
+# Models with up to so many features have fewer, or a prediction with uncertainties would take more than twice as long.
+SMALL_MODEL, FEW_COMMITTEE_FEATURES = 2048, 512
 # Members whose forces are computed: each takes a pullback through the representation. The three components of a force
 # share one uncertainty, so that two members are six numbers.
 FORCE_MEMBERS = 2
@@ -43,8 +45,12 @@ class Committee:
     @classmethod
     def from_header(cls, header: Mapping[str, Any], deviations: Tensor) -> Committee:
         """The committee of a model file."""
-        calibrations = {kind: Calibration(**values) for kind, values in header["calibrations"].items()}
-        return cls(deviations, header["n_features"], header["force_members"], header["size_exponent"], calibrations)
+        calibrations = {
+            kind: Calibration(float(values["scale"]), float(values["noise"]))
+            for kind, values in header["calibrations"].items()
+        }
+        exponent = float(header["size_exponent"])
+        return cls(deviations, header["n_features"], header["force_members"], exponent, calibrations)
 
     def of_energies(self, members: Tensor, counts: Tensor) -> Tensor:
         """Standard deviations of energies from those of members, (members, structures) → (structures,) in eV."""
@@ -58,6 +64,12 @@ class Committee:
     def of_forces(self, members: Tensor) -> Tensor:
         """Standard deviation of each component of a force, (members, atoms, 3) → (atoms,) in eV/Å."""
         return self.calibrations["forces"].deviation(members.square().mean((0, 2)))
+
+
+def committee_features(n_features: int, rank: int) -> int:
+    """Features of each map that members of a committee have; whole blocks of a map with that rank."""
+    few = n_features <= SMALL_MODEL and 2 * rank <= FEW_COMMITTEE_FEATURES
+    return min(n_features, FEW_COMMITTEE_FEATURES if few else COMMITTEE_FEATURES)
 
 
 def committee_columns(n_features: int, of: int, n_weights: int, paired: bool) -> Tensor:

@@ -34,7 +34,7 @@ FALL = 0.01  # eV per atom that rounding and a coarse grid may explain
 
 @dataclass(frozen=True)
 class Path:
-    """One structure on its way to small scales, from the last step inside of the data on."""
+    """One structure that is compressed step by step, from the last step that is as crowded as the data."""
 
     learnt: list[Tensor]  # (atoms,) energies of each step
     rest: list[Tensor]  # reference energies and repulsion of close pairs
@@ -99,7 +99,7 @@ def _paths(potential: Potential, structures: Structures, reaching: Crowding, mos
 
 
 def _path(potential: Potential, structure: Structures, reaching: Crowding, most: Tensor) -> Path:
-    """Energies of a structure at ever smaller scales, until nothing is left of its learnt energy."""
+    """Energies of a structure at smaller and smaller scales, until its learnt energy has faded out."""
     repulsion, elements = potential.repulsion, potential.elements
     assert repulsion is not None
     predictor = potential.on(precision="float64")

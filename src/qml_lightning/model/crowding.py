@@ -31,7 +31,7 @@ ATOMS_AT_ONCE = 4096
 
 @dataclass(frozen=True)
 class CrowdedAtoms:
-    """Atoms that are too crowded, and what becomes of them; all others have fade 1 and zeros."""
+    """Atoms that are too crowded: how their learnt energy fades, and their repulsion. Others have fade 1 and zeros."""
 
     fade: Tensor  # (atoms,) factor of the learnt energy
     fade_slope: Tensor  # (atoms,) its derivative by the crowding
@@ -90,13 +90,13 @@ class Crowding:
         )
 
     def and_below(self, structures: Structures, elements: tuple[int, ...]) -> Crowding:
-        """Crowding that leaves alone these structures too."""
+        """Crowding that begins above that of these structures too."""
         most = self.most(structures, elements)
         onset = self.onset.maximum(most)
         return Crowding(self.reach, onset, onset * (self.full / self.onset), self.strength)
 
     def and_of(self, other: Crowding) -> Crowding:
-        """Crowding that leaves alone all structures that either of the two does.
+        """Crowding that begins above the onsets of both.
 
         Within the shorter of two reaches an atom is no more crowded than within its own.
         """

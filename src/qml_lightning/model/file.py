@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from pathlib import Path
@@ -31,6 +32,7 @@ FORMAT = "qml-lightning"
 FORMAT_VERSION = 6
 WITH_CROWDING, WITHOUT_CROWDING, WITHOUT_REPULSION = 5, 4, 3
 HEAVIEST = 118  # atomic number
+LARGEST_DEVIATION = 1e100  # eV, eV/Å: its square is a number
 TRAINED_ON, COMMITTEE = "trained_on", "committee"  # names of tensors
 # First part of the names of tensors that belong to the representation.
 REPRESENTATION = "representation."
@@ -144,7 +146,8 @@ def read_committee(header: Mapping[str, Any], file: Any, basis: Basis) -> Commit
     shape = (members, replace(features, n_features=n_features).n_weights(len(basis.elements)))
     committee = Committee.from_header(about, read_tensor(file, COMMITTEE, shape).double())
     numbers = [number for one in committee.calibrations.values() for number in (one.scale, one.noise)]
-    if {*committee.calibrations} != {"energies", "forces"} or not all(0 <= number < 1e300 for number in numbers):
+    sound = all(0 <= number < LARGEST_DEVIATION for number in numbers) and math.isfinite(committee.size_exponent)
+    if {*committee.calibrations} != {"energies", "forces"} or not sound:
         raise KeyError("committee with calibrations of energies and forces")
     return committee
 

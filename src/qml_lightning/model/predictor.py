@@ -131,7 +131,7 @@ class Predictor:
     ) -> Prediction:
         """Energies, and forces and stress if wanted, a bounded number of atoms at a time.
 
-        `uncertainty`: their standard deviations as well, but that of the stress.
+        `uncertainty`: standard deviations of energies and forces as well.
         """
         if not isinstance(structures, Structures):
             structures = structures_from_ase(structures)
@@ -193,7 +193,7 @@ class Predictor:
             yield part, Surroundings.of(self.basis, element, pairs.segments, pairs.vector)
 
     def _begin_anew(self) -> None:
-        """Leave to the parent process what is its own: one of its threads may have been at work during the fork."""
+        """Make a native predictor and a list of its own in a forked process: the parent may have been using its own."""
         self._left = self._whole_path  # kept, as freeing it would touch the parent's locks
         self._whole_path, self._pairs = self.potential._whole_path(self.basis, self.skin), None
         self._process = os.getpid()
@@ -224,15 +224,16 @@ class Predictor:
     ) -> Prediction:
         """The prediction with standard deviations.
 
-        `energies` (members, atoms) and `forces` (members, atoms, 3) are deviations by members of the committee.
+        `energies` (members, atoms) and `forces` (members, atoms, 3) are deviations by members of the committee, on the
+        device of the structures.
         """
         committee = self.potential.committee
         assert committee is not None
-        total = torch.zeros(len(energies), len(structures), dtype=torch.float64)
-        total.index_add_(1, structures.structure_of_atom, energies)
+        total = energies.new_zeros(len(structures), len(energies))
+        add_rows(total, structures.structure_of_atom, energies.T)
         return replace(
             made,
-            energy_uncertainty=committee.of_energies(total, structures.counts),
+            energy_uncertainty=committee.of_energies(total.T, structures.counts),
             atom_energy_uncertainty=committee.of_atom_energies(energies),
             force_uncertainty=None if forces is None else committee.of_forces(forces),
         )
@@ -273,9 +274,7 @@ class Predictor:
         if committee is None:
             return made
         of_forces = [forces_from(here, pairs, gradient) for gradient in gradients[1:]] if forces else []
-        return self._uncertain(
-            made, structures, torch.stack(of_members).cpu(), torch.stack(of_forces).cpu() if forces else None
-        )
+        return self._uncertain(made, here, torch.stack(of_members), torch.stack(of_forces) if forces else None)
 
     def _beyond_the_data(self, element: Tensor, pairs: Pairs) -> tuple[ClosePairs | None, CrowdedAtoms | None]:
         """Pairs that are too close and atoms that are too crowded; None where there are none."""
@@ -303,7 +302,7 @@ def _made_ready(potential: Model, device: str, precision: Precision, kernels: st
 def _by_vectors(
     by_seen: Tensor, learnt: Tensor, close: ClosePairs | None, crowded: CrowdedAtoms | None, repelled: bool
 ) -> Tensor:
-    """Gradient of the energy by the pair vectors as they are, from that of the learnt part by those that it saw."""
+    """Gradient of the energy by the true pair vectors, from the gradient of the learnt part by the vectors it saw."""
     gradient = by_seen if crowded is None else crowded.faded(by_seen)
     if close is not None:
         gradient = close.gradient(gradient) if repelled else close.seen_gradient(gradient)

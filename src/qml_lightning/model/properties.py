@@ -14,7 +14,7 @@ from ..atoms.neighbours import Pairs, element_indices, pairs_within
 from ..atoms.structures import Structures, batches, structures_from_ase
 from ..errors import InputError
 from ..machine.compute import Compute
-from ..machine.display import facts_html, one_line
+from ..machine.display import facts_html, one_line, threads_words
 from .basis import Basis, ReadyBasis
 from .predictor import ATOMS_AT_ONCE, forces_from
 from .provenance import Provenance
@@ -108,7 +108,7 @@ class PropertyModel:
             "projection": recipe["projection"],
             "ridges": ", ".join(f"{one.name} {one.ridge:g}" for one in self.properties),
             "training": f"{made.structures:,} structures" + (f" of {name}" if name else ""),
-            "time": "" if made.seconds is None else f"{made.seconds:.1f} s on {made.threads} threads",
+            "time": "" if made.seconds is None else f"{made.seconds:.1f} s on {threads_words(made.threads)}",
         }
 
     def on(

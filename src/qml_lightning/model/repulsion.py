@@ -44,7 +44,7 @@ DECAYS = (3.19980, 0.94229, 0.40290, 0.20162)
 
 @dataclass(frozen=True)
 class ClosePairs:
-    """Pairs that are too close, and what becomes of them."""
+    """Pairs that are too close: vectors as the learnt part sees them, and their repulsion."""
 
     which: Tensor  # (close,) among all pairs
     vector: Tensor  # (close, 3) as they are, Å
@@ -55,7 +55,7 @@ class ClosePairs:
     force: Tensor  # (close,) its derivative by the length, eV/Å
 
     def held_apart(self, vectors: Tensor) -> Tensor:
-        """Vectors of all pairs as the learnt part sees them."""
+        """Vectors of all pairs as the learnt part sees them: close ones are longer."""
         out = vectors.clone()
         out[self.which] = (self.vector * (self.seen / self.length)[:, None]).to(vectors)
         return out
@@ -103,19 +103,19 @@ class Repulsion:
         return cls(elements, OUTER * shortest, INNER * shortest)
 
     def and_below(self, structures: Structures, cutoff: float) -> Repulsion:
-        """Repulsion that leaves alone these structures too."""
+        """Repulsion that does not act on these structures either."""
         crowding = None if self.crowding is None else self.crowding.and_below(structures, self.elements)
         return replace(self, crowding=crowding).and_of(Repulsion.below(structures, self.elements, cutoff))
 
     @classmethod
     def around(cls, structures: Structures, elements: tuple[int, ...], cutoff: float) -> Repulsion:
-        """Bounds of the structures themselves: their shortest distances, and crowding that begins at their greatest."""
+        """Repulsion below the shortest distances of the structures, and crowding that begins at their largest one."""
         below = cls.below(structures, elements, cutoff)
         reaching = Crowding.reaching(below.shortest, cutoff)
         return replace(below, crowding=reaching.at(reaching.most(structures, elements), 1.0, 0.0))
 
     def and_of(self, other: Repulsion | None) -> Repulsion:
-        """Repulsion that leaves alone all structures that either of the two does; or itself if there is no other."""
+        """Repulsion that acts only where both do; this one if there is no other."""
         if other is None:
             return self
         crowding = self.crowding

@@ -1,1 +1,1 @@
-"""Studies of many fits: learning curves, searches, and a check of labels."""
+"""Studies: learning curves and searches of many fits, checks and statistics of data, vibrations of a molecule."""

@@ -66,6 +66,7 @@ class Statistics:
     periodic: dict[str, int]  # structures by number of periodic directions
     references: dict[str, float]  # suggested reference energies, eV
     references_from: str
+    references_determined: bool  # whether single values have a meaning
     lowest_energies: tuple[Extreme, ...]
     highest_energies: tuple[Extreme, ...]
     largest_forces: tuple[Extreme, ...]  # one atom of a structure
@@ -124,6 +125,7 @@ def statistics_of(data: Dataset) -> Statistics:
         if labels.energies is not None
         else {},
         references_from=found.words if labels.energies is not None else "",
+        references_determined=found.determined,
         lowest_energies=_extremes(energies, of_structure, largest=False),
         highest_energies=_extremes(energies, of_structure),
         largest_forces=_largest_forces(data, forces),
@@ -247,9 +249,8 @@ def _repeated(data: Dataset) -> tuple[str, ...]:
     if not len(found):
         return ()
     first, again = int(found.first[0]), int(found.again[0])
-    lines = [
-        f"{len(found):,} structures repeat an earlier one: the first is {data.name_of(again)} ({data.name_of(first)})"
-    ]
+    many = "One structure repeats" if len(found) == 1 else f"{len(found):,} structures repeat"
+    lines = [f"{many} an earlier one: {data.name_of(again)} is the same as {data.name_of(first)}"]
     energies = data.labels.energies
     if energies is not None:
         apart = (energies[found.first] - energies[found.again]).abs()
