@@ -151,6 +151,21 @@ def test_a_list_does_not_serve_another_system(change, kernels):
     assert after == pytest.approx(float(potential.predict(atoms).energies), rel=1e-12)
 
 
+def test_changes_are_those_that_ase_finds(ethanol, molecule):
+    molecule.calc = ethanol.calculator()
+    molecule.get_forces()
+    moved, turned, periodic, fewer = (molecule.copy() for _ in range(4))
+    moved.positions[2, 1] += 1e-9
+    turned.numbers[3:5] = turned.numbers[[4, 3]]
+    periodic.set_cell([9, 9, 9])
+    periodic.pbc = (True, False, False)
+    del fewer[-1]
+    charged = molecule.copy()
+    charged.set_initial_charges(range(9))
+    for one in (molecule, moved, turned, periodic, fewer, charged):
+        assert set(molecule.calc.check_state(one)) == set(super(QMLLightning, molecule.calc).check_state(one))
+
+
 def test_atoms_that_meet_on_one_spot_are_told_of_while_the_list_still_serves(ethanol, molecule, kernels):
     molecule.calc = ethanol.calculator(skin=20.0, kernels=kernels)
     molecule.get_forces()

@@ -8,6 +8,7 @@ import multiprocessing
 import pickle
 import threading
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,17 +17,23 @@ from ase import Atoms
 from ase.mep import NEB
 from ase.optimize import BFGS
 
-from qml_lightning import exact, fit
+from qml_lightning import exact, fit, recipes
 from qml_lightning.model.potential import Model
 from small_models import argon, molecules, recipe
 
 FRAMES = 1  # that each process predicts
 
 
-@pytest.fixture(scope="module", params=["random features", "explicit kernels", "reference kernels"])
+KINDS = ["random features", "explicit kernels", "reference kernels", "density and committee"]
+
+
+@pytest.fixture(scope="module", params=KINDS)
 def calculator(request):
     if request.param == "explicit kernels":
         return fit(molecules(2), exact.OQML).calculator()
+    if request.param == "density and committee":
+        few = replace(recipes.DEFAULT, rank=32, features=replace(recipes.DEFAULT.features, n_features=64))
+        return fit(molecules(6), few, committee=4).calculator(uncertainty=True)
     potential = fit(molecules(6), recipe(n_features=64))
     return potential.calculator(kernels="reference" if request.param == "reference kernels" else None)
 
@@ -39,8 +46,13 @@ def frames() -> list[Atoms]:
 
 
 def forces_of(calculator, atoms: Atoms) -> np.ndarray:
+    """Forces, energy, and their uncertainties if the calculator has them, as one array."""
     atoms.calc = calculator
-    return np.append(atoms.get_forces(), atoms.get_potential_energy())
+    numbers = np.append(atoms.get_forces(), atoms.get_potential_energy())
+    if getattr(calculator, "uncertainty", False):
+        uncertain = [calculator.get_property(name, atoms) for name in ("forces_uncertainty", "energy_uncertainty")]
+        numbers = np.concatenate([numbers, *map(np.atleast_1d, uncertain)])
+    return numbers
 
 
 def forces(calculator) -> np.ndarray:

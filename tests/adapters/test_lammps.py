@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,10 @@ from qml_lightning.adapters.lammps import build as building
 from qml_lightning.adapters.lammps.folder import lammps_version, plugin_folder
 from qml_lightning.adapters.lammps.run import ALONE, Processes, run_lammps, script_head, single_point, write_structure
 from qml_lightning.errors import InputError, ResourceError
+from qml_lightning.linear.posterior import Calibration
 from qml_lightning.model.baseline import Baseline
 from qml_lightning.model.basis import Basis
+from qml_lightning.model.committee import Committee
 from qml_lightning.model.potential import Potential
 from small_models import argon, crystals, molecules, recipe
 from structures_for_tests import WATER, rattled
@@ -221,6 +224,60 @@ def test_a_mistake_ends_with_words(old, new, words, ranks, models, plugin, tmp_p
     script.write_text(text.replace(old, new))
     with pytest.raises(InputError, match=words):
         run_lammps(script, Processes(ranks), plugin=plugin)
+
+
+UNCERTAIN = """fix spread all pair 2 qml/lightning uncertainty 1
+dump all all custom 2 out.dump id f_spread
+dump_modify all sort id format float %.17g
+"""
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_uncertainties_of_atoms_are_those_of_a_prediction(ranks, plugin, tmp_path):
+    atoms = STRUCTURES["liquid water"]
+    plain = drawn(atoms)
+    deviations = torch.from_numpy(np.random.default_rng(2).standard_normal((4, len(plain.weights))))
+    scales = dict.fromkeys(("energies", "forces"), Calibration(0.3, 0.1))
+    n_features = plain.recipe.features.n_features
+    potential = replace(plain, committee=Committee(deviations, n_features, 2, calibrations=scales))
+    potential.save(tmp_path / "uncertain.safetensors")
+    symbols, _ = write_structure(atoms, tmp_path / "structure.data")
+    script = tmp_path / "in.lammps"
+    head = script_head(atoms, symbols, tmp_path / "uncertain.safetensors", "precision float64")
+    script.write_text(head + UNCERTAIN + "run 0\n")
+    run_lammps(script, Processes(ranks), plugin=plugin)
+    found = np.loadtxt(tmp_path / "out.dump", skiprows=9)[:, 1]
+    wanted = potential.on(precision="float64").predict(atoms, uncertainty=True).atom_energy_uncertainty.numpy()
+    np.testing.assert_allclose(found, wanted, rtol=1e-8)
+    # steps between those of the fix are computed without
+    script.write_text(f"{head}{UNCERTAIN}fix nve all nve\nthermo 1\nrun 3\n")
+    assert "Loop time" in run_lammps(script, Processes(ranks), plugin=plugin)
+
+
+def test_uncertainties_of_a_model_without_a_committee_are_refused(models, plugin, tmp_path):
+    atoms = STRUCTURES["molecule"]
+    symbols, _ = write_structure(atoms, tmp_path / "structure.data")
+    script = tmp_path / "in.lammps"
+    script.write_text(script_head(atoms, symbols, models["molecule"]) + UNCERTAIN + "run 0\n")
+    with pytest.raises(InputError, match="--committee 8"):
+        run_lammps(script, plugin=plugin)
+
+
+KILL_THIS_RANK = """p=$PPID
+while [ "$(cat /proc/$p/comm)" != lmp ]; do p=$(awk '/^PPid/ {print $2}' /proc/$p/status); done
+kill -9 $p
+"""
+
+
+def test_a_rank_that_is_killed_ends_the_run_with_words(models, plugin, tmp_path):
+    atoms = STRUCTURES["liquid water"]
+    symbols, _ = write_structure(atoms, tmp_path / "structure.data")
+    (tmp_path / "kill.sh").write_text(KILL_THIS_RANK)
+    script = tmp_path / "in.lammps"
+    head = script_head(atoms, symbols, models["liquid water"])
+    script.write_text(f"{head}fix nve all nve\nrun 0\nshell sh kill.sh\nrun 1000000\n")
+    with pytest.raises(InputError, match=r"exit code is .*, as when a rank is killed"):
+        run_lammps(script, Processes(2), plugin=plugin)
 
 
 def test_a_damaged_model_ends_with_words(models, plugin, tmp_path):

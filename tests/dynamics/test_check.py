@@ -14,7 +14,7 @@ from ase.io import write
 from places import SHARED_DATA as SHARED
 from qml_lightning import fit, load_dataset, recipes
 from qml_lightning.cli import main
-from qml_lightning.dynamics.holes import check_model, first_hole
+from qml_lightning.dynamics.checks import check_model, first_hole
 from small_models import crystals, recipe
 
 

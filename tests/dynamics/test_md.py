@@ -144,31 +144,48 @@ def assert_same(whole: Path, parts: Path) -> None:
         assert all(np.array_equal(one.get_forces(), other.get_forces()) for one, other in zip(a, b, strict=True))
 
 
-@pytest.mark.parametrize(("ensemble", "kills"), [("nve", 3), pytest.param("bussi", 10, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    ("ensemble", "kills"),
+    [
+        ("nve", 3),
+        pytest.param("nve", 10, marks=pytest.mark.slow),
+        pytest.param("bussi", 10, marks=pytest.mark.slow),
+    ],
+)
 def test_a_run_that_is_killed_goes_on_to_the_same_bits(ensemble, kills, model, tmp_path):
     write(tmp_path / "ethanol.xyz", ethanol())
     command = [sys.executable, "-m", "qml_lightning", "md", str(model), "ethanol.xyz", "--ensemble", ensemble,
-               "--steps", "2000", "--every", "3", "--restart-every", "10", "--threads", "1"]  # fmt: skip
+               "--steps", str(400 * kills), "--every", "3", "--restart-every", "10", "--threads", "1"]  # fmt: skip
     subprocess.run([*command, "-o", "whole.extxyz"], cwd=tmp_path, check=True, capture_output=True)
     draw, killed = random.Random(ensemble), 0
     restart = tmp_path / "parts.extxyz.restart"
-    for _ in range(50):
+    while True:
         process = subprocess.Popen(
             [*command, "-o", "parts.extxyz", "--resume"], cwd=tmp_path, stdout=subprocess.DEVNULL
         )
-        before = restart.stat().st_mtime_ns if restart.is_file() else 0
+        written, seen = draw.randrange(1, 6), _time_of(restart)
         while process.poll() is None and killed < kills:
-            if restart.is_file() and restart.stat().st_mtime_ns != before:
-                time.sleep(draw.uniform(0, 0.3))
+            if _time_of(restart) != seen:  # after some restart files, in the middle of anything
+                written, seen = written - 1, _time_of(restart)
+            if written == 0:
+                time.sleep(draw.uniform(0, 0.01))
                 process.kill()
-                killed += 1
                 break
-            time.sleep(0.005)
+            time.sleep(0.0005)
         if process.wait() == 0:
             break
         assert process.returncode == -signal.SIGKILL
-    assert killed > 0
+        killed += 1
+    assert killed == kills
     assert_same(tmp_path / "whole.extxyz", tmp_path / "parts.extxyz")
+
+
+def _time_of(path: Path) -> int:
+    """Time of the last change of a file; 0 if there is none."""
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        return 0
 
 
 def test_atoms_that_fly_apart_end_the_run_with_words(model, tmp_path):

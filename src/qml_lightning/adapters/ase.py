@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import torch
 from ase.calculators import calculator
 from ase.calculators.calculator import Calculator, PropertyNotImplementedError, all_changes
@@ -83,6 +84,21 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
         """A result for `atoms`. Threads that share the calculator take turns: it keeps the results of one system."""
         with self._turn:
             return super().get_property(name, atoms, allow_calculation)  # type: ignore[no-untyped-call]
+
+    def check_state(self, atoms: Atoms, tol: float = 1e-15) -> list[str]:
+        """Changes of the atoms since the last calculation.
+
+        Compared exactly: the tolerances of ASE take longer than the energy of a small molecule, and a change that they
+        would pass over is computed anew.
+        """
+        last = self.atoms
+        if last is None or tol != 1e-15:
+            changes: list[str] = super().check_state(atoms, tol)  # type: ignore[no-untyped-call]
+            return changes
+        before, now = (
+            {"positions": a.positions, "numbers": a.numbers, "cell": a.cell.array, "pbc": a.pbc} for a in (last, atoms)
+        )
+        return [name for name, value in now.items() if not np.array_equal(before[name], value)]
 
     def calculate(
         self,

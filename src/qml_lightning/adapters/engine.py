@@ -1,4 +1,4 @@
-"""One system of atoms that moves: what the adapters of simulation programs share, in eV and Å."""
+"""A system of atoms that move, in eV and Å: shared by the adapters of simulation programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known ground: a trajectory is stopped or flagged where forces become too uncertain."""
+"""Known ground: stop or flag a trajectory where forces become too uncertain."""
 
 from __future__ import annotations
 

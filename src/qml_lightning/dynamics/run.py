@@ -104,7 +104,7 @@ class Run:
         return kept
 
     def afresh(self) -> np.ndarray:
-        """Forces from a new neighbour list, as a run that goes on from here has them: sums depend on its order."""
+        """Forces from a new neighbour list, as after a restart: the order of the list changes the last bits of sums."""
         skin = self.calculator.predictor.skin
         self.calculator.predictor = self.calculator.potential.on(precision=self._precision, skin=skin)
         self.calculator.results = {}

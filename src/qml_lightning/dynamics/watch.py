@@ -1,4 +1,4 @@
-"""Signs that a trajectory has left what a potential knows: atoms that fly, fall into each other, or heat up."""
+"""Signs that a trajectory is no longer physical: atoms that fly away, collapse, or heat up."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@
 //
 //   pair_style qml/lightning [threads N] [precision float32|float64]
 //   pair_coeff * * model.safetensors H C O
+//   fix uncertain all pair 100 qml/lightning uncertainty 1    (f_uncertain: of the energy of each atom, by the committee)
 //
 // Every rank predicts the atoms that it owns from their full neighbour lists; forces on ghosts go back to their owners
 // by the reverse communication of LAMMPS (newton on).
@@ -138,6 +139,7 @@ public:
     ev_init(eflag, vflag);
     const int n_all = atom->nlocal + atom->nghost;
     gather(n_all);
+    if (uncertainty_flag) spread.assign(size_t(atom->nlocal) + 1, 0.0); // never empty: fix pair takes null for an error
     if (centres.empty()) return;
     energies.resize(centres.size());
     forces.resize(3 * size_t(n_all));
@@ -145,8 +147,7 @@ public:
     double total[9];
     const qml_neighbour_lists lists = {int64_t(centres.size()), n_all,     centres.data(), counts.data(), neighbours.data(),
                                        NEIGHMASK,               0,         element.data(), atom->x[0]};
-    if (qml_predictor_predict_lists(predictor, &lists, energies.data(), forces.data(), vflag_global ? total : nullptr,
-                                    vflag_atom ? virials.data() : nullptr, n_threads()) != QML_OK)
+    if (predict(lists, vflag_global ? total : nullptr, vflag_atom ? virials.data() : nullptr) != QML_OK)
       error->one(FLERR, "{} (step {}, rank {})", qml_last_error(), update->ntimestep, comm->me);
 
     double *f = atom->f[0];
@@ -160,8 +161,23 @@ public:
       for (int k = 0; k < 6; ++k) vatom[centres[i]][k] -= scale * virials[9 * i + size_t(order[k])];
   }
 
+  // fix pair sets this flag in the steps whose uncertainties it wants
+  void *extract(const char *name, int &dim) override {
+    dim = 0;
+    if (std::strcmp(name, "uncertainty_flag")) return nullptr;
+    if (predictor && qml_predictor_n_members(predictor) == 0)
+      error->all(FLERR, "This model has no committee, so its uncertainty is not known. Train it with --committee 8.");
+    return &uncertainty_flag;
+  }
+
+  // uncertainty: of the energy of each atom
+  void *extract_peratom(const char *name, int &ncol) override {
+    ncol = 0;
+    return std::strcmp(name, "uncertainty") ? nullptr : spread.data();
+  }
+
   double memory_usage() override {
-    return double(energies.capacity() + forces.capacity() + virials.capacity()) * sizeof(double) +
+    return double(energies.capacity() + forces.capacity() + virials.capacity() + spread.capacity()) * sizeof(double) +
            double(element.capacity() + centres.capacity() + counts.capacity()) * sizeof(int);
   }
 
@@ -172,6 +188,19 @@ private:
   std::vector<int32_t> element_of_type, element, centres, counts;
   std::vector<const int32_t *> neighbours;
   std::vector<double> energies, forces, virials;
+  int uncertainty_flag = 0;                // uncertainties are wanted in this step
+  std::vector<double> spread, of_centres;  // (local atoms) uncertainties, (centres)
+
+  // Prediction into energies and forces, and into `spread` where uncertainties are wanted.
+  int32_t predict(const qml_neighbour_lists &lists, double *total, double *of_atoms) {
+    if (!uncertainty_flag)
+      return qml_predictor_predict_lists(predictor, &lists, energies.data(), forces.data(), total, of_atoms, n_threads());
+    of_centres.resize(centres.size());
+    const int32_t status = qml_predictor_predict_lists_uncertain(predictor, &lists, energies.data(), forces.data(), total,
+                                                                 of_atoms, of_centres.data(), n_threads());
+    for (size_t i = 0; i < centres.size(); ++i) spread[size_t(centres[i])] = scale * of_centres[i];
+    return status;
+  }
 
   int n_threads() const { return threads ? threads : comm->nthreads > 0 ? comm->nthreads : 1; }
 

@@ -80,8 +80,16 @@ def run_lammps(
     done = subprocess.run(command, cwd=script.parent, env=given, capture_output=True, text=True)
     if done.returncode:
         said = re.findall(r"ERROR(?: on proc \d+)?: (.*)", done.stdout + done.stderr)
-        raise InputError(f"LAMMPS stopped: {said[0] if said else (done.stdout + done.stderr)[-2000:]}")
+        raise InputError(f"LAMMPS stopped: {said[0] if said else _without_words(done)}")
     return done.stdout
+
+
+def _without_words(done: subprocess.CompletedProcess[str]) -> str:
+    """Message for a run that ended without an error message of LAMMPS."""
+    return (
+        f"no error was told, and the exit code is {done.returncode}, as when a rank is killed. Is there memory for all "
+        f"ranks, or did a queue end the run? The last lines were:\n{(done.stdout + done.stderr)[-1000:]}"
+    )
 
 
 def write_structure(atoms: Atoms, path: Path) -> tuple[list[str], Any]:
