@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -458,6 +459,15 @@ def test_help_of_every_command_teaches_with_examples():
     assert "First steps" in done.stdout
 
 
+def test_help_fits_in_80_columns_and_asks_for_no_value_of_a_flag():
+    done = program("train", "--help", env={**os.environ, "COLUMNS": "80"})
+    lines = done.stdout.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any("--[no-]repulsion " in line and "Let atoms repel each other" in line for line in lines)
+    assert any(re.search(r"--plan +Only tell", line) for line in lines)
+    assert any("--features INT " in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("number", "code", "word"), [(signal.SIGINT, 130, "Stopped before"), (signal.SIGTERM, 143, "Stopped by SIGTERM"),
                                  (signal.SIGHUP, 129, "Stopped by SIGHUP")],
@@ -475,7 +485,7 @@ def test_a_signal_ends_a_command_with_its_code_and_a_word_and_leaves_nothing_beh
          "api.Request.fit = fit\n"
          "sys.exit(cli.main(['train', 'ethanol:train', '-m', 'm.safetensors', '--no-label-check']))"],
         cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # ignored by what runs in the background
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # what runs in the background ignores some
     )  # fmt: skip
     assert started.stdout is not None
     assert started.stdout.readline() == "working\n"

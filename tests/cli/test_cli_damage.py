@@ -32,6 +32,14 @@ def made(tmp_path_factory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def with_committee(tmp_path_factory) -> bytes:
+    """A model file with a committee."""
+    path = tmp_path_factory.mktemp("committee") / "u.safetensors"
+    assert main(["train", "ethanol:train@0:20", "-m", str(path), "--committee", "4", *TINY]) == 0
+    return path.read_bytes()
+
+
 @pytest.fixture
 def run(capsys, tmp_path, monkeypatch, made):
     """Exit code and all that is printed by a command, in a folder with copies of a model and its equations."""
@@ -189,6 +197,47 @@ def test_predictions_that_are_not_finite_are_named_by_their_frames_and_nothing_i
     code, said = run("predict", "m.safetensors", "in.extxyz", "-o", "out.extxyz")
     assert code == 4, said
     assert "2 of 4 predictions are not finite: of frames 1, 3" in said
+    assert not Path("out.extxyz").exists()
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [(("size_exponent",), value) for value in (None, "x", [], float("nan"), 10**400)]
+    + [(("calibrations", "forces", "noise"), value) for value in (10**12, 1e200, -1.0, "x")],
+)
+def test_a_strange_committee_is_refused_and_its_numbers_are_finite(run, with_committee, path, value):
+    Path("u.safetensors").write_bytes(with_committee)
+    alter(Path("u.safetensors"), _set("committee", *path, to=value))
+    ase.io.write("in.extxyz", molecule("CH3CH2OH"))
+    code, said = run("predict", "u.safetensors", "in.extxyz", "-o", "out.extxyz", "--uncertainty")
+    if code == 0:  # a large number is a number
+        assert (value, "nan" in Path("out.extxyz").read_text()) == (10**12, False)
+    else:
+        assert (code, "with a part missing or altered" in said) == (4, True), said
+        assert not Path("out.extxyz").exists()
+
+
+@pytest.mark.parametrize("exponent", [1e300, -1e300])
+def test_uncertainties_that_are_not_finite_are_never_written(run, with_committee, exponent):
+    Path("u.safetensors").write_bytes(with_committee)
+    alter(Path("u.safetensors"), _set("committee", "size_exponent", to=exponent))
+    ase.io.write("in.extxyz", molecule("CH3CH2OH"))
+    code, said = run("predict", "u.safetensors", "in.extxyz", "-o", "out.extxyz", "--uncertainty")
+    assert (code, "1 of 1 predictions are not finite" in said) == (4, True), said
+    assert not Path("out.extxyz").exists()
+
+
+def test_properties_that_are_not_finite_are_never_written(run):
+    frames = [molecule("H2O").positions * (1 + 0.01 * k) for k in range(12)]
+    np.savez("p.npz", R=np.array(frames), z=[8, 1, 1], size=np.arange(12.0))
+    fast = ["--features", "64", "--rank", "32", "--recipe", "default"]
+    assert run("properties", "p.npz", "-m", "p.safetensors", "--property", "size", *fast)[0] == 0
+    header, tensors = read_header("p.safetensors"), load_file("p.safetensors")
+    tensors["baseline"].fill_(1.7e308)
+    write_tensors("p.safetensors", FORMAT, header, tensors, overwrite=True)
+    ase.io.write("in.extxyz", [molecule("H2O")])
+    code, said = run("predict", "p.safetensors", "in.extxyz", "-o", "out.extxyz")
+    assert (code, "1 of 1 predictions are not finite" in said) == (4, True), said
     assert not Path("out.extxyz").exists()
 
 

@@ -84,6 +84,17 @@ def test_update_in_place_and_back_again(run):
     assert same_model("a.safetensors", "before.safetensors")
 
 
+def test_update_keeps_a_committee_and_its_calibration(run):
+    first = ["-m", "c.safetensors", "--equations", "c.eq", "--committee", "4", "--basis", "a.safetensors"]
+    assert run("train", "ethanol:train@0:40", *first, "--no-label-check")[0] == 0
+    given = ["--equations", "c.eq", "-o", "new.safetensors", "--no-label-check"]
+    assert run("update", "c.safetensors", "ethanol:train@40:60", *given)[0] == 0
+    before, after = (load(name).committee for name in ("c.safetensors", "new.safetensors"))
+    assert len(after) == 4
+    assert after.calibrations == before.calibrations
+    assert float(after.deviations.norm()) < float(before.deviations.norm())
+
+
 def test_merge_then_update_without_data_makes_the_model_of_both(run):
     code, out, err = run("merge", "a.eq", "b.eq", "-o", "both.eq")
     assert code == 0, err

@@ -74,5 +74,5 @@ def test_train_tells_of_repetitions_in_the_training_file(run, tmp_path):
     ase.io.write(tmp_path / "twice.extxyz", [*frames, frames[4]])
     code, told = run("train", "twice.extxyz", "-m", "m", *TINY)
     assert code == 0, told
-    assert "1 of 31 structures of twice.extxyz repeat an earlier one" in told
-    assert "frame 30 (frame 4)" in told
+    assert "1 of 31 structures of twice.extxyz repeats an earlier one" in told
+    assert "frame 30 is the same as frame 4" in told

@@ -32,6 +32,7 @@ def test_a_structure_is_named_by_its_frame_in_the_file_after_slices_and_draws(fi
 def test_groups_are_read_from_config_type_and_follow_every_selection(file):
     data = load_dataset(file)
     assert data.groups.tolist() == ["bond0", "bond1", "bond0", "bond1", "", ""]
+    assert not any("config_type" in text for text in data.source.notes)
     assert data.select([5, 1]).groups.tolist() == ["", "bond1"]
 
 
@@ -48,4 +49,5 @@ def test_groups_of_an_npz_file_follow_its_split(tmp_path):
              group=np.array(["a", "b", "c"]), energy_unit="eV", length_unit="Å", train=np.array([2, 0]))  # fmt: skip
     data = load_dataset(f"{path}:train")
     assert data.groups.tolist() == ["c", "a"]
+    assert not any("group" in text for text in data.source.notes)
     assert data.frames.tolist() == [2, 0]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from qml_lightning.atoms.structures import structures_from_ase
-from qml_lightning.datasets import load, write_extxyz
+from qml_lightning.datasets import load, write_extxyz, write_predictions
 from qml_lightning.errors import InputError
 from structures_for_tests import kinds
 
@@ -83,8 +83,9 @@ def test_an_existing_file_stays_unless_overwriting_is_asked_for(tmp_path, predic
     assert len(ase.io.read(path, ":")) == len(structures)
 
 
-def test_labels_of_other_structures_are_refused(tmp_path, predicted):
+@pytest.mark.parametrize("ending", ["extxyz", "npz", "traj", "db"])
+def test_labels_of_other_structures_are_refused_in_every_format(tmp_path, predicted, ending):
     _, structures, labels = predicted
     with pytest.raises(InputError, match=r"Wanted forces of shape"):
-        write_extxyz(tmp_path / "out.extxyz", structures, forces=labels["forces"][1:])
+        write_predictions(tmp_path / f"out.{ending}", structures, forces=labels["forces"][1:])
     assert list(tmp_path.iterdir()) == []

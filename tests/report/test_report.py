@@ -23,6 +23,7 @@ from qml_lightning.report.points import compared, plots, viewed, viewer_script
 from qml_lightning.report.summary import write_report
 from small_models import SMALL, crystals, molecules
 
+SELECTED = "document.getElementById('selected').textContent"
 needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
 
 
@@ -109,7 +110,9 @@ def test_uncertainties_stand_beside_the_errors_where_predictions_have_them(judge
     error = (prediction.forces - data.labels.forces).abs().max(1).values
     page = model_page(potential, data, replace(prediction, force_uncertainty=error), header_of(potential))
     part = page.partition("Uncertainty against error")[2].partition("</section>")[0]
-    assert part.count("100%") == 8  # every component is within the largest of its atom
+    assert part.count('<td class="number">100%') == 8  # every component is within the largest of its atom
+    assert "100% within two" in part
+    assert "Sparsification" in part
     energies = (prediction.energies - data.labels.energies).abs() / 2
     page = model_page(potential, data, replace(prediction, energy_uncertainty=energies), header_of(potential))
     part = page.partition("Uncertainty against error")[2].partition("</section>")[0]
@@ -253,6 +256,8 @@ def test_a_click_on_a_point_and_the_arrow_keys_change_the_structure_that_is_show
     tab.wait(f"document.body.dataset.structure === '{(now + 1) % 10}'")
     tab.wait(f"qmlReport.viewer().saveSettings().pinned[0] === {(now + 1) % 10}")
     assert tab.value("document.getElementById('viewer-name').textContent").endswith("AuCu3")
+    tab.press("End")
+    tab.wait("document.body.dataset.structure === '9'")
     # and a structure that is chosen below the viewer is marked in the plot
     tab.value("qmlReport.viewer().info.onchange({structure: 0, environment: 0})")
     assert tab.value("document.body.dataset.structure") == "0"
@@ -269,4 +274,15 @@ def test_a_button_of_the_worst_structures_shows_one_and_a_tab_shows_forces(repor
     tab.value("document.querySelector('button[data-plot=\"1\"]').click()")
     assert tab.value("qmlReport.places().x.length") == 120
     assert "values" in tab.value("document.getElementById('legend').textContent")
+    # a force that is clicked is told with its atom, until another plot is shown
+    tab.value("document.getElementById('plot').scrollIntoView()")
+    found = tab.value(
+        "(() => { const box = document.getElementById('plot').getBoundingClientRect(), p = qmlReport.places();"
+        "return [box.left + p.x[7], box.top + p.y[7]]; })()"
+    )
+    tab.click(*found)
+    tab.wait("document.getElementById('selected').textContent.includes('this point')")
+    assert re.search(r"atom \d+ \((Cu|Au)\): reference", tab.value(SELECTED))
+    tab.value("document.querySelector('button[data-plot=\"0\"]').click()")
+    assert "this point" not in tab.value(SELECTED)
     assert tab.problems == []

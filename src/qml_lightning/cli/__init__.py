@@ -27,6 +27,7 @@ from . import (
     update,
 )
 from .failures import explain, signals_raised
+from .help import Command, Group
 from .screen import teaching
 
 HELP = teaching(
@@ -51,6 +52,7 @@ JSON object; after a failure it is {"error": …, "kind": …}.
 
 app = typer.Typer(
     name="qml-lightning",
+    cls=Group,
     help=HELP,
     rich_markup_mode="rich",
     pretty_exceptions_enable=False,
@@ -58,7 +60,8 @@ app = typer.Typer(
 )
 FIRST = (train, evaluate, report, predict, data, datasets, info)
 for module in (*FIRST, properties, learning_curve, tune, select, update, merge, md, check, lammps):
-    app.command(name=module.__name__.rpartition(".")[2].replace("_", "-"), help=module.HELP)(module.command)
+    name = module.__name__.rpartition(".")[2].replace("_", "-")
+    app.command(name, cls=Command, help=module.HELP)(module.command)
 
 
 def _version(wanted: bool) -> None:

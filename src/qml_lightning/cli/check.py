@@ -38,7 +38,7 @@ def command(
     debug: Debug = False,
 ) -> None:
     machine.prepare()
-    from ..dynamics.holes import check_model
+    from ..dynamics.checks import check_model
 
     with warnings_shown():
         found = check_model(load_potential(model), None if structure is None else first_structure(structure))

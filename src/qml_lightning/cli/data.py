@@ -10,7 +10,7 @@ from typer import Argument, Option
 from ..errors import InputError
 from ..machine.files import check_output
 from .options import DATA_HELP, DataOptions, Debug, Json, Overwrite, spread
-from .screen import facts, panel, show, show_json, table, teaching
+from .screen import console, facts, panel, show, show_json, table, teaching
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -33,6 +33,8 @@ figures.
 )
 # Rows of a table, of lists that may be long.
 SHOWN = 12
+# Characters of a line from which on means and deviations find room beside the quantiles.
+WIDE = 100
 
 
 @spread
@@ -59,15 +61,15 @@ def command(
     if as_json:
         show_json(found.as_dict())
         return
-    show(*_tables(found))
+    show(*_tables(found, console().width))
     if found.repeated or found.notes:
         panel("Look at these", "\n".join([*found.repeated, *found.notes]), colour="yellow")
     if output is not None:
         show(f"The page is in {output}.")
 
 
-def _tables(s: Statistics) -> list[Group]:
-    from ..report.data_page import net_force_text, number_rows
+def _tables(s: Statistics, width: int) -> list[Group]:
+    from ..report.data_page import net_force_text, number_rows, references_advice
 
     told = {
         "structures": f"{s.structures:,} with {s.atoms:,} atoms",
@@ -79,8 +81,12 @@ def _tables(s: Statistics) -> list[Group]:
         "net forces": "" if s.net_forces is None else net_force_text(s.net_forces),
         "references": ", ".join(f"{symbol} {energy:.4f} eV" for symbol, energy in s.references.items()),
         "from": s.references_from,
+        "advice": references_advice(s),
     }
-    columns = ("", "mean", "std. dev.", "smallest", "5 %", "median", "95 %", "largest", "unit")
+    columns = ["", "mean", "std. dev.", "smallest", "5 %", "median", "95 %", "largest"]
+    numbers = [(f"{name} ({unit})", *values) for name, *values, unit in number_rows(s)]
+    if width < WIDE:
+        columns, numbers = [columns[0], *columns[3:]], [(row[0], *row[3:]) for row in numbers]
     extremes = {
         "lowest energy": s.lowest_energies,
         "highest energy": s.highest_energies,
@@ -91,9 +97,7 @@ def _tables(s: Statistics) -> list[Group]:
     rows += [(f"shortest {pair}", f"{one.value:.3f}", "Å", one.where) for pair, one in list(s.shortest.items())[:SHOWN]]
     return [
         facts(s.name, told),
-        table(
-            "Distributions (energies per atom past the reference energies)", columns, number_rows(s), right=range(1, 8)
-        ),
+        table("Distributions (energies past the reference energies)", columns, numbers, right=range(1, len(columns))),
         table("Extremes (frames are counted from 0)", ("", "value", "unit", "where"), rows, right=(1,)),
     ]
 

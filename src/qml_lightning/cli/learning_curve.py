@@ -33,9 +33,12 @@ structures that follow next.
 
 [bold]Examples[/bold]
 
-  qml-lightning learning-curve ethanol:train --sizes 100,200,400,800 --features 1024,2048,4096
-  qml-lightning learning-curve ethanol:train --test ethanol:test --figure curve.pdf -o curve.csv
-  qml-lightning learning-curve mine.extxyz --held-out 200 --seeds 3 --figure curve.png
+  qml-lightning learning-curve ethanol:train --sizes 100,200,400,800 \\
+      --features 1024,2048,4096
+  qml-lightning learning-curve ethanol:train --test ethanol:test \\
+      --figure curve.pdf -o curve.csv
+  qml-lightning learning-curve mine.extxyz --held-out 200 --seeds 3 \\
+      --figure curve.png
 
 -o writes one row for each model as .csv, or everything as .json; errors in these files are in eV and Å.
 """

@@ -34,9 +34,12 @@ stops where the force on an atom is uncertain by more, and names the atom.
 
 [bold]Examples[/bold]
 
-  qml-lightning md ethanol.safetensors ethanol.xyz -o run.extxyz --temperature 300 --steps 20000
-  qml-lightning md ethanol.safetensors ethanol.xyz -o run.extxyz --temperature 300 --steps 20000 --resume
-  qml-lightning md water.safetensors box.extxyz -o npt.traj --ensemble npt --pressure 0.0001 --timestep 0.5
+  qml-lightning md ethanol.safetensors ethanol.xyz -o run.extxyz \\
+      --temperature 300 --steps 20000
+  qml-lightning md ethanol.safetensors ethanol.xyz -o run.extxyz \\
+      --temperature 300 --steps 20000 --resume
+  qml-lightning md water.safetensors box.extxyz -o npt.traj --ensemble npt \\
+      --pressure 0.0001 --timestep 0.5
 """
 )
 DYNAMICS = "Dynamics"

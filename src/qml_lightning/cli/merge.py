@@ -22,9 +22,11 @@ fits may run on different machines. `update` makes a model from the sum.
 [bold]Examples[/bold]
 
   qml-lightning train a.npz -m a.safetensors --equations a.equations
-  qml-lightning train b.npz -m b.safetensors --equations b.equations --basis a.safetensors
+  qml-lightning train b.npz -m b.safetensors --equations b.equations \\
+      --basis a.safetensors
   qml-lightning merge a.equations b.equations -o both.equations
-  qml-lightning update a.safetensors --equations both.equations -o both.safetensors
+  qml-lightning update a.safetensors --equations both.equations \\
+      -o both.safetensors
 """
 )
 

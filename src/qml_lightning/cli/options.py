@@ -214,9 +214,11 @@ class MachineOptions:
             )
         try:
             device = torch.device(self.device)
-            torch.zeros(1, device=device)
-        except (RuntimeError, AssertionError, NotImplementedError) as problem:
-            reason = str(problem).strip().split("\n")[0]
+            torch.zeros(
+                1, dtype=torch.float64, device=device
+            )  # energies are summed in float64, which MPS does not have
+        except (RuntimeError, AssertionError, NotImplementedError, TypeError) as problem:
+            reason = str(problem).strip().split("\n")[0].split(". ")[0]  # torch goes on with lists of back-ends
             raise InputError(f"The device {self.device!r} cannot be used ({reason}). Use --device cpu.") from problem
         return device
 

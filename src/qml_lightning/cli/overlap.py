@@ -19,10 +19,12 @@ def repeats_note(data: Dataset) -> str:
     if not len(found):
         return ""
     pairs = zip(found.first[:NAMED].tolist(), found.again[:NAMED].tolist())
-    first = ", ".join(f"{data.name_of(again)} ({data.name_of(before)})" for before, again in pairs)
+    first = ", ".join(f"{data.name_of(again)} is the same as {data.name_of(before)}" for before, again in pairs)
+    more = ", …" if len(found) > NAMED else ""
+    many = f"repeat{'s' if len(found) == 1 else ''} an earlier one and count{'s' if len(found) == 1 else ''}"
     return (
-        f"{len(found):,} of {len(data):,} structures of {data.source.name} repeat an earlier one and count twice; the "
-        f"first are {first}, counted from 0."
+        f"{len(found):,} of {len(data):,} structures of {data.source.name} {many} twice: {first}{more} (counted "
+        "from 0)."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from .screen import note, panel, progress
 
 if TYPE_CHECKING:
     import torch
+    from torch import Tensor
 
     from ..atoms.structures import Structures
     from ..datasets import Dataset
@@ -53,12 +54,29 @@ def predict_all(
 
 
 def _refuse_not_finite(prediction: Prediction, structures: Structures) -> None:
-    """Raise a ModelError that names the frames whose energy, forces or stress is not a finite number."""
-    bad = ~prediction.energies.isfinite()
-    if prediction.forces is not None:
-        bad[structures.structure_of_atom[~prediction.forces.isfinite().all(1)]] = True
+    """Raise a ModelError that names the frames whose energy, forces, stress or uncertainty is not a finite number."""
+    import torch
+
+    of_structures = [prediction.energies, prediction.energy_uncertainty]
     if prediction.stress is not None:  # a structure without a volume has none
-        bad |= ~prediction.stress.isfinite().all(2).all(1) & (structures.volumes > 0)
+        of_structures.append(torch.where((structures.volumes > 0)[:, None, None], prediction.stress, 0.0))
+    of_atoms = [prediction.forces, prediction.atom_energy_uncertainty, prediction.force_uncertainty]
+    refuse_not_finite(structures, of_structures, of_atoms)
+
+
+def refuse_not_finite(
+    structures: Structures, of_structures: Iterable[Tensor | None], of_atoms: Iterable[Tensor | None] = ()
+) -> None:
+    """Raise a ModelError that names the frames with a number that is not finite."""
+    import torch
+
+    bad = torch.zeros(len(structures), dtype=torch.bool)
+    for numbers in of_structures:
+        if numbers is not None:
+            bad |= ~numbers.reshape(len(bad), -1).isfinite().all(1)
+    for numbers in of_atoms:
+        if numbers is not None:
+            bad[structures.structure_of_atom[~numbers.reshape(len(numbers), -1).isfinite().all(1)]] = True
     if frames := bad.nonzero()[:, 0].tolist():
         named = ", ".join(str(frame) for frame in frames[:NAMED]) + (" …" if len(frames) > NAMED else "")
         raise ModelError(

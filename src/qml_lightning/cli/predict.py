@@ -20,7 +20,7 @@ from .options import (
     load_properties,
     spread,
 )
-from .portions import predict_all
+from .portions import predict_all, refuse_not_finite
 from .screen import show, show_json, teaching
 
 if TYPE_CHECKING:
@@ -45,9 +45,11 @@ A model of `properties` writes these, under their names, instead of energies and
 [bold]Examples[/bold]
 
   qml-lightning predict ethanol.safetensors conformers.xyz -o predicted.extxyz
-  qml-lightning predict model.safetensors "run.traj@-1" -o last.extxyz --overwrite
+  qml-lightning predict model.safetensors "run.traj@-1" -o last.extxyz \\
+      --overwrite
   qml-lightning predict model.safetensors crystal.extxyz -o predicted.traj
-  qml-lightning predict model.safetensors pool.extxyz -o predicted.extxyz --uncertainty
+  qml-lightning predict model.safetensors pool.extxyz -o predicted.extxyz \\
+      --uncertainty
 """
 )
 
@@ -99,7 +101,9 @@ def command(
     what = "energies, forces and stress" if structures.has_volume else "energies and forces"
     if corrects := predictor.potential.corrects:
         what = "energies" if added else f"corrections of {corrects}: {what}"
-    show(f"{what.capitalize()} of {len(structures):,} structures ({structures.n_atoms:,} atoms) are in {output}.")
+    n = len(structures)
+    many = f"{n:,} structure{'' if n == 1 else 's'} ({structures.n_atoms:,} atoms)"
+    show(f"{what.capitalize()} of {many} are in {output}.")
 
 
 def _properties(
@@ -119,9 +123,11 @@ def _properties(
         raise InputError("A model of properties has no committee. Leave out --uncertainty.")
     predictor = model.on(machine.prepare(), checked_precision(machine.precision), machine.kernels)
     structures = reading.load(data, labels="ignored").structures
-    writers.write_predictions(output, structures, more=predictor.predict(structures), overwrite=overwrite)
+    found = predictor.predict(structures)
+    refuse_not_finite(structures, found.values())
+    writers.write_predictions(output, structures, more=found, overwrite=overwrite)
     if as_json:
-        found = {"output": str(output), "structures": len(structures), "atoms": structures.n_atoms}
-        show_json({**found, "properties": list(model.names)})
+        about = {"output": str(output), "structures": len(structures), "atoms": structures.n_atoms}
+        show_json({**about, "properties": list(model.names)})
         return
     show(f"{', '.join(model.names)} of {len(structures):,} structures are in {output}.")

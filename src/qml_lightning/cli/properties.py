@@ -32,8 +32,10 @@ The recipe is chosen for the first property unless it is given, as in `train`. `
 
 [bold]Examples[/bold]
 
-  qml-lightning properties mine.extxyz -m mine.safetensors --property alpha,gap --intensive gap
-  qml-lightning properties qm9:train_pool -m qm9.safetensors --property alpha,homo,lumo,Cv --intensive homo,lumo \\
+  qml-lightning properties mine.extxyz -m mine.safetensors \\
+      --property alpha,gap --intensive gap
+  qml-lightning properties qm9:train_pool -m qm9.safetensors \\
+      --property alpha,homo,lumo,Cv --intensive homo,lumo \\
     --train-size 4000 --valid qm9:test
   qml-lightning properties water.extxyz -m water.safetensors --dipole dipole
 """

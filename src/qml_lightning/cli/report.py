@@ -24,8 +24,10 @@ trials behind the recipe, and the card of the model. --png and --pdf write a fig
 [bold]Examples[/bold]
 
   qml-lightning report ethanol.safetensors ethanol:test -o report.html
-  qml-lightning report model.safetensors mine.extxyz -o report.html --pdf figure.pdf
-  qml-lightning report model.safetensors mine.extxyz -o report.html --curve curve.json
+  qml-lightning report model.safetensors mine.extxyz -o report.html \\
+      --pdf figure.pdf
+  qml-lightning report model.safetensors mine.extxyz -o report.html \\
+      --curve curve.json
 """
 )
 

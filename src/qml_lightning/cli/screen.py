@@ -20,6 +20,8 @@ from rich.text import Text
 
 # Characters in a line where the output is not a terminal.
 WIDTH = 110
+# Characters up to which the first column of a table is not wrapped: in a narrow terminal the last column gives way.
+NAMES = 24
 # Files whose notes are printed, where many are read as one.
 NOTED = 5
 
@@ -87,8 +89,10 @@ def notes(source: Any) -> None:
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Group:
     """Table with a title and column headings; the columns numbered in `right` are aligned to the right."""
     made = Table(box=box.SIMPLE_HEAD, header_style="dim")
+    short = all(len(row[0]) <= NAMES for row in rows)
     for at, name in enumerate(columns):
-        made.add_column(name, justify="right" if at in right else "left", overflow="fold", no_wrap=at in right)
+        whole = at in right or (at == 0 and short)
+        made.add_column(name, justify="right" if at in right else "left", overflow="fold", no_wrap=whole)
     for row in rows:
         made.add_row(*(Text(harmless(cell)) for cell in row))
     return _titled(title, made)

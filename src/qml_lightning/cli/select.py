@@ -21,8 +21,10 @@ ignored.
 
 [bold]Examples[/bold]
 
-  qml-lightning train first.extxyz -m model.safetensors --equations model.equations
-  qml-lightning select trajectory.extxyz -n 20 --equations model.equations -o chosen.extxyz
+  qml-lightning train first.extxyz -m model.safetensors \\
+      --equations model.equations
+  qml-lightning select trajectory.extxyz -n 20 --equations model.equations \\
+      -o chosen.extxyz
 """
 )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,21 +59,28 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group]:
 
     size, judges, kinds = choice["best"]["size"], choice["judges"], choice["best"]["errors"]
     rows = [
-        (f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
+        (name, f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
          *(shown(QUANTITIES[kind], error) for kind, error in trial["errors"].items()),
-         verdict(trial, choice), name)
+         verdict(trial, choice))
         for (name, rank, sigma, weight), trial in best_trials(choice).items()
     ]  # fmt: skip
-    columns = ["σ", "rank", "weight", "ridge", *(heading(QUANTITIES[kind]) for kind in kinds), "", "representation"]
-    if len({row[-1] for row in rows}) == 1:  # most often there is only one, and a screen is narrow
-        columns, rows = columns[:-1], [row[:-1] for row in rows]
+    heads = [heading(QUANTITIES[kind]).replace(" (", "\n(") for kind in kinds]
+    columns = ["representation", "σ", "rank", "weight", "ridge", *heads, ""]
+    # a screen is narrow: what all trials share is told above
+    kept = [at for at, name in enumerate(columns) if name not in ("representation", "rank") or _varies(rows, at)]
+    columns, rows = [columns[at] for at in kept], [tuple(row[at] for at in kept) for row in rows]
+    numbers = [at for at, name in enumerate(columns) if name not in ("representation", "")]
     more = f" and {judges['more_energies']:,} energies" if judges["more_energies"] else ""
     more += ", apart by group" if choice.get("apart") else ""
     title = (
         f"Trials with {size['structures']:,} structures and {size['n_features']:,} features: "
         f"MAE on {judges['structures']:,} held-out structures{more}"
     )
-    return [table(title, columns, rows, right=range(4 + len(kinds)))]
+    return [table(title, columns, rows, right=numbers)]
+
+
+def _varies(rows: Sequence[Sequence[str]], at: int) -> bool:
+    return len({row[at] for row in rows}) > 1
 
 
 def equations_facts(title: str, header: dict[str, Any]) -> Group:

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from ..model.metrics import Metrics
     from ..model.potential import Potential
     from ..study.label_check import LabelReport
-    from ..training.bad_frames import Screened
+    from ..training.screening.decision import Screened
 
 HELP = teaching(
     """Train a potential on structures with energies, forces or stress, and write it to a file.
@@ -55,15 +55,20 @@ same command again with --resume. --equations keeps what `update` and `merge` ne
 
 [bold]Examples[/bold]
 
-  qml-lightning train ethanol:train -m ethanol.safetensors --valid ethanol:test
-  qml-lightning train mine.extxyz -m mine.safetensors --train-size 1000 --valid 0.1
+  qml-lightning train ethanol:train -m ethanol.safetensors \\
+      --valid ethanol:test
+  qml-lightning train mine.extxyz -m mine.safetensors --train-size 1000 \\
+      --valid 0.1
   qml-lightning train "runs/*.extxyz" more/ -m mine.safetensors
   qml-lightning train --config run.toml
-  qml-lightning train mine.npz:train -m mine.safetensors --energy-unit kcal/mol
+  qml-lightning train mine.npz:train -m mine.safetensors \\
+      --energy-unit kcal/mol
   qml-lightning train crystal.traj -m crystal.safetensors --cutoff 5
-  qml-lightning train large.npz -m large.safetensors --equations large.equations
+  qml-lightning train large.npz -m large.safetensors \\
+      --equations large.equations
   qml-lightning train large.npz -m large.safetensors --resume
-  qml-lightning train mine.extxyz -m large.safetensors --features 32768 --memory 4GiB --scratch /disk
+  qml-lightning train mine.extxyz -m large.safetensors --features 32768 \\
+      --memory 4GiB --scratch /disk
   torchrun --nproc-per-node 8 -m qml_lightning train mine.extxyz -m mine.safetensors --device cuda
 """
 )
@@ -179,8 +184,9 @@ def command(
         from ..report.summary import write_summary
 
         write_summary(report, potential, shown, prediction, overwrite=overwrite, seconds=seconds)
+    written = None if config is None else path_beside(model)
     twice = (repeats_note(dataset), shared_note(potential, held_out) if held_out is not None else "")
-    done = _Trained(model, report, keep.equations, potential, checked, looked_at, metrics, valid, twice)
+    done = _Trained(model, report, keep.equations, written, potential, checked, looked_at, metrics, valid, twice)
     _tell(done, as_json)
 
 
@@ -191,6 +197,7 @@ class _Trained:
     model: Path
     report: Path | None
     equations: Path | None
+    options: Path | None  # written back
     potential: Potential | ExactPotential
     labels: LabelReport | None
     outliers: Screened | None
@@ -236,4 +243,5 @@ def _tell(done: _Trained, as_json: bool) -> None:
         f"The model is in {done.model}."
         + (f" The report is in {done.report}." if done.report else "")
         + (f" The equations are in {done.equations}." if done.equations and done.equations.exists() else "")
+        + (f" The options are in {done.options}." if done.options else "")
     )

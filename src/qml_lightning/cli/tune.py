@@ -36,8 +36,10 @@ the search is stopped, give the same command again and it continues. If you add 
 [bold]Examples[/bold]
 
   qml-lightning tune ethanol:train -o best.json --features 2048
-  qml-lightning tune mine.extxyz -o best.json --try representation.cutoff=4,5,6 --try ridge=1e-10:1e-6:5 --folds 5
-  qml-lightning tune mine.extxyz -o best.json --try features.sigma=2:32:5 --try rank=64,128,256 --figure response.png
+  qml-lightning tune mine.extxyz -o best.json \\
+      --try representation.cutoff=4,5,6 --try ridge=1e-10:1e-6:5 --folds 5
+  qml-lightning tune mine.extxyz -o best.json --try features.sigma=2:32:5 \\
+      --try rank=64,128,256 --figure response.png
   qml-lightning train mine.extxyz -m mine.safetensors --recipe best.json
 
 The best recipe has the smallest product of the errors of energies, forces and stress.

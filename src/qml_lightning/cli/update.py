@@ -41,14 +41,18 @@ HELP = teaching(
 
 The model and the equations that train --equations kept are replaced by new ones, both or none; with -o the model goes
 to another file. The result is that of training on all structures with the axes and features of MODEL. Without NEWDATA
-the equations are solved again, with another ridge or energy weight if you like.
+the equations are solved again, with another ridge or energy weight if you like. The committee of MODEL is drawn
+anew, and keeps its calibration.
 
 [bold]Examples[/bold]
 
   qml-lightning update m.safetensors new.extxyz --equations m.equations
-  qml-lightning update m.safetensors new.extxyz --equations m.equations -o m2.safetensors
-  qml-lightning update m.safetensors bad.extxyz --equations m.equations --remove
-  qml-lightning update m.safetensors --equations m.equations -o smooth.safetensors --ridge 1e-8
+  qml-lightning update m.safetensors new.extxyz --equations m.equations \\
+      -o m2.safetensors
+  qml-lightning update m.safetensors bad.extxyz --equations m.equations \\
+      --remove
+  qml-lightning update m.safetensors --equations m.equations \\
+      -o smooth.safetensors --ridge 1e-8
 """
 )
 
@@ -126,7 +130,8 @@ def command(
 
     def solve_and_save(gathered: Equations, path: Path) -> Potential:
         # a ridge that is given is used as it is; one that was chosen may be refined
-        potential = solved(gathered, recipe, None if ridge is None else Ridge(ridge), use_up=True)
+        given = None if ridge is None else Ridge(ridge)
+        potential = solved(gathered, recipe, given, use_up=True, committee=earlier.committee)
         about = {"kernels": kernels, "device": str(device), "seconds": round(time.perf_counter() - started, 3)}
         provenance = replace(potential.provenance, **about)  # type: ignore[arg-type]
         repulsion = _repulsion(earlier, gathered, dataset, remove)

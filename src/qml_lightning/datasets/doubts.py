@@ -1,4 +1,4 @@
-"""Doubts about the content of a file: what is wrong for certain is refused, what may be wrong is a warning."""
+"""Doubts about the content of a file: certain mistakes are refused, possible ones are warned of."""
 
 from __future__ import annotations
 

@@ -127,6 +127,7 @@ def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name
         *keys.values(),
         *map(str.lower, wanted.columns),
         *(n for names in (*STATES.values(), *STATED.values()) for n in names),
+        _group_key(frames),
     } | STRUCTURE
     unused = {key: as_written for table in tables for key, (as_written, _) in table.items() if key not in told}
     notes += usage_note(used, set(unused.values()) - BESIDE)
@@ -135,8 +136,12 @@ def content_of_atoms(numbered: Sequence[tuple[int, Atoms]], wanted: Wanted, name
 
 def _groups(frames: Sequence[Atoms]) -> np.ndarray | None:
     """Name of the group of each frame, "" for none; None if no frame has one."""
-    key = next((key for key in GROUPS if any(key in atoms.info for atoms in frames)), None)
+    key = _group_key(frames)
     return None if key is None else np.array([str(atoms.info.get(key, "")) for atoms in frames])
+
+
+def _group_key(frames: Sequence[Atoms]) -> str | None:
+    return next((key for key in GROUPS if any(key in atoms.info for atoms in frames)), None)
 
 
 def _keys(tables: Sequence[Table], wanted: Wanted, name: str) -> tuple[dict[str, str], tuple[str, ...]]:

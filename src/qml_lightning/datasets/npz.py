@@ -85,7 +85,7 @@ def _states(archive: Archive, prefix: str, n_frames: int) -> dict[str, np.ndarra
 
 def _unused(archive: Archive, prefix: str, content: Content) -> list[str]:
     """Arrays of the frames that are neither structure nor label, without splits and stated units."""
-    names = (*NUMBERS, *POSITIONS, *CELLS, *PERIODIC, "natoms", "citation", "units")
+    names = (*NUMBERS, *POSITIONS, *CELLS, *PERIODIC, *GROUPS, "natoms", "citation", "units")
     told = {prefix + name for name in names} | set(content.keys.values())
     told |= {name for names in STATED.values() for name in names}
     told |= {prefix + name for names in STATES.values() for name in names}

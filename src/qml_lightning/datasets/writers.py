@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, cast
 
 import numpy as np
 from torch import Tensor
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 # Endings of files that predictions can be written to, besides .extxyz and .xyz with .xz, .gz or .bz2 after them.
 OTHERS = (".traj", ".db", ".json", ".npz")
+# Labels, and how ASE calls them.
+LABELS = {"energies": "energy", "forces": "forces", "stress": "stress", "atom_energies": "energies"}
 # Further numbers of predictions that belong to atoms; others belong to structures.
 PER_ATOM = ("energies_uncertainty", "forces_uncertainty")
 ENDINGS = (".extxyz", ".xyz", *(f".extxyz{packed}" for packed in OPENERS), *OTHERS)
@@ -40,31 +42,47 @@ def check_ending(path: str | os.PathLike[str]) -> str:
     )
 
 
+class Numbers(TypedDict, total=False):
+    """Numbers to write with structures; what is None is left out."""
+
+    energies: Tensor | None  # (structures,) eV
+    forces: Tensor | None  # (atoms, 3) eV/Å
+    stress: Tensor | None  # (structures, 3, 3) eV/Å³, tension positive
+    atom_energies: Tensor | None  # (atoms,) eV
+    more: Mapping[str, Tensor | None] | None  # further ones by name: (structures,), vectors, or (atoms,) of PER_ATOM
+
+
 def write_predictions(
-    path: str | os.PathLike[str],
-    structures: Structures,
-    *,
-    energies: Tensor | None = None,  # (structures,) eV
-    forces: Tensor | None = None,  # (atoms, 3) eV/Å
-    stress: Tensor | None = None,  # (structures, 3, 3) eV/Å³, tension positive
-    atom_energies: Tensor | None = None,  # (atoms,) eV
-    more: Mapping[str, Tensor | None] | None = None,  # further numbers by name: (structures,), vectors, or (atoms,)
-    overwrite: bool = False,
+    path: str | os.PathLike[str], structures: Structures, *, overwrite: bool = False, **numbers: Unpack[Numbers]
 ) -> None:
     """Write structures with labels in the format of the ending (`check_ending`). `load` and ASE read them back."""
     ending = check_ending(path)
-    labels = {"energies": energies, "forces": forces, "stress": stress, "atom_energies": atom_energies}
     if ending == ".extxyz":
-        write_extxyz(path, structures, **labels, more=more, overwrite=overwrite)
+        write_extxyz(path, structures, overwrite=overwrite, **numbers)
         return
-    labels |= more or {}
-    arrays = {name: values.detach().cpu().double().numpy() for name, values in labels.items() if values is not None}
+    labels, more = _arrays(structures, numbers)
+    arrays = labels | more
     with atomic(path, overwrite=overwrite) as temporary:
         temporary.unlink()  # databases append to a file that is there
         if ending == ".npz":
             _write_npz(temporary, structures, arrays)
         else:
             _write_ase(temporary, ending, structures, arrays)
+
+
+def _arrays(structures: Structures, numbers: Numbers) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
+    """Labels and further numbers by name, in float64; an InputError if labels have not the shape of the structures."""
+    n, atoms = len(structures), structures.n_atoms
+    shapes = {"energies": (n,), "forces": (atoms, 3), "stress": (n, 3, 3), "atom_energies": (atoms,)}
+    labels = _known({name: cast(dict[str, Any], numbers).get(name) for name in shapes})
+    for name, values in labels.items():
+        if values.shape != shapes[name]:
+            raise InputError(f"Wanted {name} of shape {shapes[name]} to write, got {values.shape}.")
+    return labels, _known(numbers.get("more") or {})
+
+
+def _known(numbers: Mapping[str, Tensor | None]) -> dict[str, np.ndarray]:
+    return {name: x.detach().cpu().double().numpy() for name, x in numbers.items() if x is not None}
 
 
 def _write_npz(path: Path, structures: Structures, arrays: dict[str, np.ndarray]) -> None:
@@ -102,7 +120,6 @@ def _labelled_atoms(structures: Structures, arrays: dict[str, np.ndarray]) -> It
     from ase.calculators.singlepoint import SinglePointCalculator
     from ase.stress import full_3x3_to_voigt_6_stress
 
-    names = {"energies": "energy", "forces": "forces", "stress": "stress", "atom_energies": "energies"}
     offsets = structures.offsets.tolist()
     for s in range(len(structures)):
         own = slice(offsets[s], offsets[s + 1])
@@ -115,10 +132,10 @@ def _labelled_atoms(structures: Structures, arrays: dict[str, np.ndarray]) -> It
         labels = {}
         for name, values in arrays.items():
             value = values[own] if name in ("forces", "atom_energies", *PER_ATOM) else values[s]
-            if name not in names:  # such files keep no further arrays of atoms
+            if name not in LABELS:  # such files keep no further arrays of atoms
                 atoms.info[name] = value if name in PER_ATOM or value.ndim else float(value)
             elif not np.isnan(value).any():
-                labels[names[name]] = full_3x3_to_voigt_6_stress(value) if name == "stress" else value
+                labels[LABELS[name]] = full_3x3_to_voigt_6_stress(value) if name == "stress" else value
         if "energy" in labels:
             labels["energy"] = float(labels["energy"])
         atoms.calc = SinglePointCalculator(atoms, **labels)
@@ -126,62 +143,35 @@ def _labelled_atoms(structures: Structures, arrays: dict[str, np.ndarray]) -> It
 
 
 def write_extxyz(
-    path: str | os.PathLike[str],
-    structures: Structures,
-    *,
-    energies: Tensor | None = None,  # (structures,) eV
-    forces: Tensor | None = None,  # (atoms, 3) eV/Å
-    stress: Tensor | None = None,  # (structures, 3, 3) eV/Å³, tension positive
-    atom_energies: Tensor | None = None,  # (atoms,) eV
-    more: Mapping[str, Tensor | None] | None = None,  # further numbers by name: (structures,), or (atoms,) of PER_ATOM
-    overwrite: bool = False,
+    path: str | os.PathLike[str], structures: Structures, *, overwrite: bool = False, **numbers: Unpack[Numbers]
 ) -> None:
     """Write extended XYZ, which ASE reads back as energy, forces, stress and energies (of atoms).
 
     A path that ends in .xz, .gz or .bz2 is compressed. A label that is NaN is left out of its frame. The file appears
     only when it is complete.
     """
-    n, atoms = len(structures), structures.n_atoms
-    for name, values, shape in (
-        ("energies", energies, (n,)),
-        ("forces", forces, (atoms, 3)),
-        ("stress", stress, (n, 3, 3)),
-        ("atom_energies", atom_energies, (atoms,)),
-    ):
-        if values is not None and tuple(values.shape) != shape:
-            raise InputError(f"Wanted {name} of shape {shape} to write, got {tuple(values.shape)}.")
+    frames = _frames(structures, *_arrays(structures, numbers))
     opener = OPENERS.get(os.path.splitext(os.fspath(path))[1].lower(), open)
-    frames = _frames(
-        structures,
-        *(None if x is None else x.detach().cpu().double().numpy() for x in (energies, forces, stress, atom_energies)),
-        more={name: x.detach().cpu().double().numpy() for name, x in (more or {}).items() if x is not None},
-    )
     with atomic(path, overwrite=overwrite) as temporary, opener(temporary, "wt", encoding="utf-8") as file:
         file.writelines(frames)
 
 
-def _frames(
-    structures: Structures,
-    energies: np.ndarray | None,
-    forces: np.ndarray | None,
-    stress: np.ndarray | None,
-    atom_energies: np.ndarray | None,
-    *,
-    more: Mapping[str, np.ndarray],
-) -> Iterator[str]:
+def _frames(structures: Structures, labels: Mapping[str, np.ndarray], more: Mapping[str, np.ndarray]) -> Iterator[str]:
     from ase.data import chemical_symbols
 
     offsets, positions = structures.offsets.tolist(), structures.positions.numpy()
     cells, periodic = structures.cells.numpy(), structures.periodic.tolist()
     symbols = [chemical_symbols[z] for z in structures.numbers.tolist()]
+    energies, stress = labels.get("energies"), labels.get("stress")
+    of_atoms = {LABELS[name]: labels[name] for name in ("forces", "atom_energies") if name in labels}
+    of_atoms |= {name: values for name, values in more.items() if name in PER_ATOM}
     for s in range(len(structures)):
         atoms = slice(offsets[s], offsets[s + 1])
         properties, columns, header = "species:S:1:pos:R:3", [positions[atoms]], []
         if cells[s].any():
             header.append(f'Lattice="{_numbers(cells[s])}"')
-        further = [(name, values) for name, values in more.items() if name in PER_ATOM]
-        for name, values in (("forces", forces), ("energies", atom_energies), *further):
-            if values is not None and not np.isnan(values[atoms]).any():
+        for name, values in of_atoms.items():
+            if not np.isnan(values[atoms]).any():
                 block = values[atoms].reshape(len(positions[atoms]), -1)
                 properties += f":{name}:R:{block.shape[1]}"
                 columns.append(block)

@@ -163,4 +163,4 @@ def verdict(trial: dict[str, Any], choice: dict[str, Any]) -> str:
         least = choice.get("least_gain_of_width", least)
     if trial["representation"] != best["representation"]:
         least += choice.get("more_for", {}).get(trial["representation"], 0.0)
-    return f"better by {gain:.1%}: chance below {least:.0%}" if gain < least else "ridge too small for the fit"
+    return f"better by {gain:.1%}: may be chance (below {least:.0%})" if gain < least else "ridge too small for the fit"

@@ -89,10 +89,23 @@ def _references(s: Statistics) -> str:
     if not s.references:
         return ""
     rows = {symbol: f"{energy:.4f} eV" for symbol, energy in s.references.items()}
-    option = ",".join(f"{symbol}={energy:.4f}" for symbol, energy in s.references.items())
-    return f"<h3>Suggested reference energies</h3>{paragraph(s.references_from, 'soft')}{facts(rows)}" + paragraph(
-        f"The command train finds them by itself; to fix them: --reference-energies {option}", "soft"
+    return (
+        f"<h3>Suggested reference energies</h3>{paragraph(s.references_from, 'soft')}{facts(rows)}"
+        f"{paragraph(references_advice(s), 'soft')}"
     )
+
+
+def references_advice(s: Statistics) -> str:
+    """Advice about reference energies; empty if there are none."""
+    if not s.references:
+        return ""
+    if not s.references_determined:
+        return (
+            "train finds them by itself. They serve for these compositions only: for others add free atoms to the "
+            "data, or give their energies with --reference-energies."
+        )
+    option = ",".join(f"{symbol}={energy:.4f}" for symbol, energy in s.references.items())
+    return f"train finds them by itself. To fix them: --reference-energies={option}"
 
 
 def _net(net: Distribution | None) -> str:
@@ -139,5 +152,7 @@ def number_rows(s: Statistics) -> list[tuple[str, ...]]:
 
 
 def _number(value: float, spread: float) -> str:
-    """Four digits; zero if the value is one but for rounding."""
-    return f"{0.0 if abs(value) < 1e-9 * spread else value:.4g}"
+    """Three digits, or all of a number without a fraction; zero if the value is one but for rounding."""
+    if abs(value) < 1e-9 * spread:
+        return "0"
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"

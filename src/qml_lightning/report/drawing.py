@@ -172,7 +172,7 @@ def _span(logarithms: np.ndarray) -> tuple[float, float]:
 def _log_ticks(low: float, high: float, length: float = HEIGHT - TOP - BOTTOM, wide: float = 0.0) -> list[float]:
     """Up to seven round numbers between 10^low and 10^high on an axis of a `length`.
 
-    Each label keeps its room: a line, or for an axis across so much for each of its letters (`wide`).
+    Labels do not overlap: each takes one line of height, or on a horizontal axis (`wide`) the width of its letters.
     """
     for steps in ((1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1,)):
         found = [

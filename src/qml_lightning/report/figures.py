@@ -67,15 +67,17 @@ def _parity(axes: Axes, plot: dict[str, Any]) -> None:
         f"{plot['words']}\nMAE {plot['scale'] * plot['mae']:.3g} {plot['errorUnit']}", fontsize=FONT, loc="left"
     )
     if len(plot["kinds"]) > 1:
-        axes.legend(fontsize=FONT - 1.5, markerscale=1.8, handletextpad=0.1, borderaxespad=0.2, loc="lower right")
+        axes.legend(fontsize=FONT - 1.5, markerscale=4 / size, handletextpad=0.1, borderaxespad=0.2, loc="lower right")
 
 
 def _errors(axes: Axes, plot: dict[str, Any]) -> None:
     wrong = plot["scale"] * (np.asarray(plot["y"]) - np.asarray(plot["x"]))
     reach = max(map(abs, within(wrong)[:2])) or 1.0
     beyond = float((np.abs(wrong) > reach).mean())
-    tail = f"\n({1 - beyond:.1%} of the values)" if beyond else ""
     axes.hist(wrong, bins=41, range=(-reach, reach), color=COLOURS[0], linewidth=0)
     axes.axvline(0.0, color=GREY, linewidth=0.7)
-    axes.set(xlabel=f"error ({plot['errorUnit']}){tail}", ylabel="values")
+    axes.set(xlabel=f"error ({plot['errorUnit']})", ylabel="values")
+    if beyond:  # inside the panel: a longer label would push it out of line with the others
+        told = f"{1 - beyond:.0%} of\nall values" if beyond > 0.01 else f"{1 - beyond:.1%} of\nall values"
+        axes.text(0.99, 0.97, told, transform=axes.transAxes, ha="right", va="top", fontsize=FONT - 1.5)
     axes.locator_params(nbins=4)

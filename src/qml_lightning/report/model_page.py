@@ -153,8 +153,8 @@ def _explorer(made: Sequence[dict[str, Any]], with_viewer: bool) -> str:
     seen = f'{places if with_viewer else ""}<p id="viewer-note" class="soft">{note}</p>'
     return (
         '<section id="explorer"><h2>Predictions against references</h2>'
-        f"{paragraph('Click a point, or move with the arrow keys, to see its structure.', 'soft')}"
-        f'<div class="explorer"><div class="panel"><div class="tabs" role="tablist">{tabs}'
+        f"{paragraph('Click a point to see its structure, or go from one to the next with the arrow keys.', 'soft')}"
+        f'<div class="explorer"><div class="panel"><div class="tabs"><div role="tablist">{tabs}</div>'
         '<button id="errors" aria-pressed="false">Show errors</button></div>'
         '<canvas id="plot" class="plot" tabindex="0" role="img" aria-label="Predictions against references"></canvas>'
         f'<div id="legend" class="legend"></div></div><div class="panel">{seen}'

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..model.metrics import SCALES, UNITS, WORDS, shown
+from ..study.calibration import calibrated_with, sparsified
 from .card import symbol
 from .drawing import curves, histogram, ranges
 from .page import columns, paragraph, table
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from ..model.predictor import Prediction
 
 BINS = 8  # of predicted uncertainties
+FEWEST_JUDGED = 20  # errors: coverage and ranking of fewer say nothing
 MOST_GROUPS = 24  # in a drawing; the table has all
 
 
@@ -97,4 +99,26 @@ def _against(quantity: str, things: str, wrong: np.ndarray, told: np.ndarray) ->
         caption="On the dashed line, the uncertainty is the error.", identity=True,
     )  # fmt: skip
     heads = (things, f"predicted ({unit})", f"RMSE ({unit})", "errors within")
-    return columns(drawn, table(heads, rows, right=range(4)))
+    against = columns(drawn, table(heads, rows, right=range(4)))
+    return against + (_judged(things, wrong[order], told[order]) if len(order) >= FEWEST_JUDGED else "")
+
+
+def _judged(things: str, wrong: np.ndarray, told: np.ndarray) -> str:
+    """Coverage, miscalibration and likelihood in words, and the sparsification curve."""
+    if not (told > 0).all() or not np.abs(wrong).max() > 0:
+        return ""
+    found, kept = calibrated_with(wrong, told), np.arange(1, 1 + len(told)) / len(told)
+    shown_at = np.unique(np.linspace(len(told) // 20, len(told) - 1, 20).astype(int))
+    names = ("by predicted uncertainty", "by error: the best ranking")
+    lines = zip(names, sparsified(np.linalg.norm(wrong, axis=1), told), strict=True)
+    text = (
+        f"{found.within_1:.0%} of the errors lie within one standard deviation and {found.within_2:.0%} within two; of "
+        f"normal errors 68 % and 95 % would. Miscalibration: {100 * found.miscalibration:.1f} points. Log-likelihood: "
+        f"{found.likelihood_gain:+.2f} for each error beside one deviation for all."
+    )
+    drawn = curves(
+        {name: (kept[shown_at], line[shown_at]) for name, line in lines},
+        f"part of the {things} that is kept", "mean error, as a part of that of all",
+        caption="Sparsification: the most uncertain are left out first.",
+    )  # fmt: skip
+    return paragraph(text) + drawn

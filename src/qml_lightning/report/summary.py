@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -46,6 +46,14 @@ def check_report(path: str | os.PathLike[str], *, overwrite: bool = False) -> Pa
     return check_figure(path, overwrite=overwrite, name="A report", formats=FORMATS)
 
 
+class ReportOptions(TypedDict, total=False):
+    """Keywords of `write_report`."""
+
+    overwrite: bool
+    curve: dict[str, Any] | None
+    seconds: float | None
+
+
 def write_report(
     path: str | os.PathLike[str],
     potential: Model,
@@ -73,15 +81,13 @@ def write_summary(
     potential: Potential | ExactPotential,
     data: Dataset,
     prediction: Prediction,
-    *,
-    overwrite: bool = False,
-    curve: dict[str, Any] | None = None,
-    seconds: float | None = None,
+    **options: Unpack[ReportOptions],
 ) -> None:
     """Write the summary of a fit: .html as the page of `write_report`, others as one page with figure and tables."""
     if Path(path).suffix.lower() == ".html":
-        write_report(path, potential, data, prediction, overwrite=overwrite, curve=curve, seconds=seconds)
+        write_report(path, potential, data, prediction, **options)
         return
+    overwrite = options.get("overwrite", False)
     path = check_report(path, overwrite=overwrite)
     write_atomically(path, image(draw(potential, data, prediction), path.suffix[1:].lower()), overwrite=overwrite)
 

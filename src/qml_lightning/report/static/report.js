@@ -3,7 +3,7 @@
 (function () {
   const report = JSON.parse(document.getElementById("report-data").textContent);
   const canvas = document.getElementById("plot");
-  const state = { plot: 0, errors: false, structure: -1, atom: -1 };
+  const state = { plot: 0, errors: false, structure: -1, atom: -1, point: -1 };
   const MARGIN = { left: 64, right: 12, top: 10, bottom: 46 };
   let places = { x: [], y: [] };
   let viewer = null;
@@ -109,21 +109,35 @@
     at.append(n);
   }
 
-  function select(structure, atom, seen) {
+  // the point that was clicked, in words
+  function words(plot, k) {
+    const wrong = plot.scale * (plot.y[k] - plot.x[k]), sign = wrong < 0 ? "" : "+";
+    const of = plot.atom ? "atom " + plot.atom[k] + " (" + plot.kinds[plot.kind[k]].name + "): " : "";
+    return of + "reference " + label(plot.x[k], 3) + ", predicted " + label(plot.y[k], 3) + " " + plot.unit
+      + ", error " + sign + label(wrong, Math.abs(wrong) < 10 ? 2 : 0) + " " + plot.errorUnit;
+  }
+
+  function select(structure, atom, options) {
+    const { seen = false, point = -1 } = options || {};
     state.structure = structure;
     state.atom = atom === undefined || atom === null ? -1 : atom;
+    state.point = point;
     document.body.dataset.structure = String(structure);
     const box = document.getElementById("selected"), table = document.createElement("table");
     table.className = "facts";
     const title = document.getElementById("viewer-name"), facts = report.facts;
     if (title) title.textContent = facts.structure[structure] + " · " + facts.formula[structure];
-    for (const [name, values] of Object.entries(facts)) {
-      const text = values[structure];
-      if (!text || (title && (name === "structure" || name === "formula"))) continue;
+    const told = (name, text) => {
       const row = table.insertRow(), head = document.createElement("th");
       head.textContent = name;
       row.append(head);
       row.insertCell().textContent = text;
+    };
+    const plot = report.plots[state.plot];
+    if (point >= 0 && plot.name !== "energy") told("this point", words(plot, point));
+    for (const [name, values] of Object.entries(facts)) {
+      const text = values[structure];
+      if (text && !(title && (name === "structure" || name === "formula"))) told(name, text);
     }
     box.textContent = "";
     box.append(table);
@@ -146,17 +160,19 @@
 
   canvas.addEventListener("click", (event) => {
     const plot = report.plots[state.plot], k = nearest(event);
-    if (k >= 0) select(plot.structure[k], plot.atom ? plot.atom[k] : -1);
+    if (k >= 0) select(plot.structure[k], plot.atom ? plot.atom[k] : -1, { point: k });
   });
   canvas.addEventListener("keydown", (event) => {
-    const step = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 }[event.key];
-    if (!step) return;
+    const n = report.structures, at = state.structure;
+    const next = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: n - 1 }[event.key];
+    if (next === undefined) return;
     event.preventDefault();
-    select((state.structure + step + report.structures) % report.structures, -1);
+    select((next + n) % n, -1);
   });
   for (const button of document.querySelectorAll("button[data-plot]")) {
     button.addEventListener("click", () => {
       state.plot = Number(button.dataset.plot);
+      if (state.point >= 0) select(state.structure, -1, { seen: true });
       for (const other of document.querySelectorAll("button[data-plot]")) {
         other.setAttribute("aria-selected", String(other === button));
       }
@@ -196,12 +212,21 @@
   }
   // a structure that is chosen below the 3D view is marked in the plot, too; its number there would not be that of its file
   function follow() {
+    tidy();
     for (const part of document.getElementById("viewer-info").children) {
       const numbers = part.shadowRoot && part.shadowRoot.querySelector(".chsp-info-btns");
       if (numbers) numbers.style.display = "none";
     }
     const info = viewer.info, own = info && info.onchange;
-    if (own) info.onchange = (indexes) => { own(indexes); select(report.viewed[indexes.structure], -1, true); };
+    if (own) info.onchange = (indexes) => { own(indexes); select(report.viewed[indexes.structure], -1, { seen: true }); };
+  }
+  // the page has one view: what serves several of them (its mark, a copy, its end) would only puzzle
+  function tidy() {
+    for (const part of document.getElementById("viewer").children) {
+      if (!part.shadowRoot) continue;
+      const marks = part.shadowRoot.querySelectorAll(".chsp-pin-marker, .fa-times, .fa-clone");
+      for (const mark of marks) (mark.closest(".chsp-viewer-action-button") || mark).style.display = "none";
+    }
   }
   window.qmlReport = { state, select, places: () => places, viewer: () => viewer };
   select(report.first, -1);
