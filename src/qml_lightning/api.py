@@ -34,13 +34,13 @@ from .model.predictor import Predictor
 from .model.properties import Kind, PropertyModel
 from .model.recipe import AUTOMATIC, Automatic, Recipe, RecipeChanges, changed
 from .model.repulsion import Repulsion
-from .training.bad_frames import CHOICES, OnOutliers, Screened, screened, warn
 from .training.fit import fit as fit_features
 from .training.keep import SECONDS, Keep
 from .training.plan import Plan, plan_fit, refuse_impossible
 from .training.problem import Learn, Problem, usable_structures
 from .training.properties import PropertyProblem, checked_targets
 from .training.properties import fit_properties as train_properties
+from .training.screening.decision import CHOICES, OnOutliers, Screened, screened, warn
 
 if TYPE_CHECKING:
     from ase import Atoms

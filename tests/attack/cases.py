@@ -14,15 +14,23 @@ from altered_files import alter
 
 FAST = ["--features", "64", "--rank", "32", "--ridge", "1e-6", "--no-label-check", "--recipe", "default"]
 DATA = "ethanol:train@0:12"
+PROPERTIES = ["properties", "p.npz", "--property", "size", "--features", "64", "--rank", "32", "--recipe", "default"]
 # Kind of file → how often it is attacked. "old": without a checksum, as earlier versions wrote it.
 KINDS = {
-    "model": 35, "old model": 10, "equations": 15, "old equations": 5, "checkpoint": 8, "recipe": 2,
-    "data .extxyz": 13, "data .xyz": 4, "data .npz": 8,
+    "model": 24, "old model": 8, "committee": 8, "old committee": 6, "properties": 6, "old properties": 4,
+    "equations": 14, "old equations": 5, "checkpoint": 8, "recipe": 2,
+    "data .extxyz": 11, "data .xyz": 4, "data .npz": 6,
 }  # fmt: skip
+# "committee": a model with members for uncertainties; "properties": a model of other labels than energies.
 NAMES = {
-    "model": "m.safetensors", "equations": "m.eq", "checkpoint": "c.checkpoint", "recipe": "r.json",
+    "model": "m.safetensors", "committee": "u.safetensors", "properties": "p.safetensors", "equations": "m.eq",
+    "checkpoint": "c.checkpoint", "recipe": "r.json",
     "data .extxyz": "d.extxyz", "data .xyz": "d.xyz", "data .npz": "d.npz",
 }  # fmt: skip
+# File with a model → options of the prediction.
+MODELS: dict[str, list[str]] = {"m.safetensors": [], "u.safetensors": ["--uncertainty"], "p.safetensors": []}
+# Kinds whose damage must be refused or change nothing: a checksum covers every byte.
+GUARDED = ("model", "committee", "properties", "equations", "checkpoint")
 # Exit codes that the documentation gives to bad input.
 EXPLAINED = (2, 3, 4, 5)
 
@@ -60,8 +68,8 @@ class Case:
         data = ["--energy-unit", "eV"] if name.startswith("d.") else []
         if self.kind.startswith("old ") and chance.random() < 0.4:
             return ["info", name]
-        if name == "m.safetensors":
-            return ["predict", name, "in.extxyz", "-o", "out.extxyz"]
+        if name in MODELS:
+            return ["predict", name, "in.extxyz", "-o", "out.extxyz", *MODELS[name]]
         if name == "m.eq":
             return ["update", "m.safetensors", "--equations", name, "-o", "out.safetensors"]
         if name == "c.checkpoint":

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from cases import DATA, FAST, Verdict
+from cases import DATA, FAST, PROPERTIES, Verdict
 
 # Commands in a folder with the victims. Each would replace files that are there.
 COMMANDS = {
@@ -19,6 +19,7 @@ COMMANDS = {
     "train over a model": ["train", DATA, "-m", "m.safetensors", "--equations", "m.eq", "--overwrite",
                            "--checkpoint-seconds", "0", *FAST],
     "merge": ["merge", "m.eq", "m.eq", "-o", "m.eq", "--overwrite", "--repeated"],
+    "properties": [*PROPERTIES, "-m", "p.safetensors", "--overwrite"],
     "predict": ["predict", "m.safetensors", "d.extxyz", "-o", "in.extxyz", "--overwrite"],
     "tune with 2 processes": ["tune", "ethanol:train@0:20", "-o", "r.json", "--overwrite", "--jobs", "2", "--features",
                               "64", "--rank", "32", "--try", "features.sigma=4,8,16,32", "--no-label-check"],
@@ -98,7 +99,8 @@ def _wrong(name: str, how: signal.Signals, code: int, said: str, folder: Path, s
         again, output, _ = server.run([*COMMANDS[name], "--resume"], folder, None, 9)
         if again != 0:
             return f"the checkpoint cannot be resumed: {output}"
-    again = server.run(["predict", "m.safetensors", "in.extxyz", "-o", "again.extxyz"], folder, None, 9)
+    model = "p.safetensors" if name == "properties" else "m.safetensors"
+    again = server.run(["predict", model, "in.extxyz", "-o", "again.extxyz"], folder, None, 9)
     return "" if again[0] == 0 else f"it cannot predict any more: {again[1]}"
 
 

@@ -11,7 +11,7 @@ import ase.io
 import numpy as np
 from ase import Atoms
 from ase.calculators.singlepoint import SinglePointCalculator
-from cases import DATA, FAST
+from cases import DATA, FAST, PROPERTIES
 
 from qml_lightning import load, load_dataset
 from qml_lightning.cli import main
@@ -33,6 +33,9 @@ def make(folder: Path) -> None:
         frame.calc = SinglePointCalculator(frame, energy=energy, forces=force)
     ase.io.write("d.extxyz", frames)
     assert main(["train", DATA, "-m", "m.safetensors", "--equations", "m.eq", *FAST]) == 0
+    assert main(["train", DATA, "-m", "u.safetensors", "--committee", "4", *FAST]) == 0
+    np.savez("p.npz", R=positions, z=numbers, size=np.square(positions).mean((1, 2)))
+    assert main([*PROPERTIES, "-m", "p.safetensors"]) == 0
     save_recipe(load("m.safetensors").recipe, "r.json")
     # the last checkpoint of a fit, before it is removed at the end
     whole = checkpoint.EquationsCheckpoint.after

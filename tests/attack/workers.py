@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from queue import Empty, Queue
 
-from cases import KINDS, Case, Verdict, judge, result_of
+from cases import GUARDED, NAMES, Case, Verdict, judge, result_of
 
 # Seconds that a command may take, on a machine that has other work to do.
 SECONDS = 120
@@ -110,14 +110,12 @@ def run_cases(cases: Sequence[Case], victims: Path, folder: Path, jobs: int) -> 
 def _sound_results(victims: Path, folder: Path) -> dict[str, str]:
     """Kind of file → digest of the numbers that its command gives while it is sound; damage must not change them."""
     worker, wanted = Worker(), {}
-    for kind in ("model", "equations", "checkpoint"):
+    for kind in GUARDED:
         here = folder / f"sound {kind}"
         shutil.copytree(victims, here)
-        name = {"model": "m.safetensors", "equations": "m.eq", "checkpoint": "c.checkpoint"}[kind]
-        code, said = worker.run(Case(kind, 0, 0)._command(name, None), here)  # type: ignore[arg-type]
+        code, said = worker.run(Case(kind, 0, 0)._command(NAMES[kind], None), here)  # type: ignore[arg-type]
         if code != 0:
             raise RuntimeError(f"The sound {kind} does not work ({code}): {said}")
         wanted[kind] = result_of(here)
     worker.end()
-    assert wanted.keys() <= KINDS.keys()
     return wanted

@@ -40,7 +40,7 @@ class Tab:
             message["sessionId"] = self.session
         os.write(self._to, json.dumps(message).encode() + b"\0")
         while True:
-            told = self._next(60.0)
+            told = self._next(120.0)
             assert told is not None, f"the browser did not answer {method}"
             if told.get("id") == self._n:
                 assert "error" not in told, f"{method}: {told['error']}"
@@ -71,10 +71,12 @@ class Tab:
             if not address.startswith(("data:", "blob:")) and values.get("type") != "Document":
                 self.requests.append(address)
 
-    def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> float:
-        """Open a file and wait until it is loaded; seconds that it took."""
-        mobile = width < 600
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+    def open(
+        self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False, scale: float = 1.0
+    ) -> float:
+        """Open a file and wait until it is loaded; seconds that it took. `scale`: pixels of a picture per pixel."""
+        size = {"width": width, "height": height, "deviceScaleFactor": scale, "mobile": width < 600}
+        self.call("Emulation.setDeviceMetricsOverride", **size)
         scheme = [{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}]
         self.call("Emulation.setEmulatedMedia", features=scheme)
         started = time.monotonic()
@@ -88,7 +90,7 @@ class Tab:
         assert "exceptionDetails" not in answer, f"{script}: {answer}"
         return answer["result"].get("value")
 
-    def wait(self, script: str, seconds: float = 30.0) -> None:
+    def wait(self, script: str, seconds: float = 120.0) -> None:
         """Wait until a JavaScript expression is true."""
         end = time.monotonic() + seconds
         while not self.value(script):

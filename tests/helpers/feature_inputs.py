@@ -62,8 +62,8 @@ class Inputs:
         return self.row[: len(self.x)]
 
     @classmethod
-    def drawn(cls, f: FeatureMap, n_atoms: int) -> Inputs:
-        g = torch.Generator().manual_seed(n_atoms)
+    def drawn(cls, f: FeatureMap, n_atoms: int, draw: int = 0) -> Inputs:
+        g = torch.Generator().manual_seed(n_atoms + 1000 * draw)
         owner = torch.randint(0, max(n_atoms, 1), (5 * n_atoms,), generator=g).sort().values
 
         def normal(*shape: int) -> Tensor:

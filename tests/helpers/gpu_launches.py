@@ -8,7 +8,7 @@ from feature_inputs import Inputs, fast, feature_map, widened
 from qml_lightning.kernels import triton
 from qml_lightning.kernels.triton import pairs
 from qml_lightning.kernels.triton.launch import Launch, recorded
-from qml_lightning.model.representations.density import Density
+from qml_lightning.model.representations.density import DENSITY
 from qml_lightning.model.representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES
 
 FLOAT, DOUBLE = torch.float32, torch.float64
@@ -18,24 +18,30 @@ PRECISIONS = ((FLOAT, False), (FLOAT, True), (DOUBLE, False))  # precision, and 
 def launches(which: str) -> list[Launch]:
     """Those of "features", "pairs" or "environments", or a few of both for "quick".
 
-    Those of the paper's method: for "prediction", and with those of training for "paper". Those of a prediction with
-    the density: for "density".
+    Those of a prediction: for "prediction" with the paper's representation, for "density" with that of the default
+    recipe. Those of training with these: for "paper" and "density training", by an iteration for "iteration" and
+    "density iteration", whose sums are float64 or pairs of float32.
     """
     with recorded() as found:
         if which == "quick":
             f = feature_map(2, 128, False, FLOAT)
             triton.energy_and_slope(f, torch.zeros(37, 128), torch.zeros(f.n_features))
             _pullback(ENERGIES_AND_FORCES, FLOAT)
-            _pullback(Density(), FLOAT)
+            _pullback(DENSITY, FLOAT)
         if which in ("prediction", "density"):
-            representation, rank = (Density(), 256) if which == "density" else (ENERGIES_AND_FORCES, 128)
+            representation, rank = (DENSITY, 256) if which == "density" else (ENERGIES_AND_FORCES, 128)
             f = feature_map(2, rank, True, FLOAT)
             triton.energy_and_slope(f, torch.zeros(37, rank), torch.zeros(f.n_features))
             p, segments, vectors = _pullback(representation, FLOAT)
             triton.environments(p, 2, segments, vectors)
-        if which == "paper":
-            _features(2, 128, True, FLOAT, False)
-            _environments(ENERGIES_AND_FORCES, FLOAT, 128)
+        if which in ("paper", "density training"):
+            representation, rank = (DENSITY, 256) if which != "paper" else (ENERGIES_AND_FORCES, 128)
+            _features(2, rank, True, FLOAT, False)
+            _environments(representation, FLOAT, rank)
+        if which in ("iteration", "density iteration"):
+            rank = 128 if which == "iteration" else 256
+            _features(2, rank, True, FLOAT, True)
+            _pairs(2, rank, True)
         if which == "features":
             for dtype, wide in PRECISIONS:
                 for transforms, rank, paired in ((2, 128, True), (2, 256, False), (0, 100, False)):
@@ -45,8 +51,8 @@ def launches(which: str) -> list[Launch]:
                 _pairs(transforms, rank, paired)
         if which == "environments":
             for dtype in (FLOAT, DOUBLE):
-                for representation in (Density(), ENERGIES_AND_FORCES, COSINE_SERIES):
-                    _environments(representation, dtype, 128)
+                for representation, rank in ((DENSITY, 256), (ENERGIES_AND_FORCES, 128), (COSINE_SERIES, 128)):
+                    _environments(representation, dtype, rank)
     return found
 
 

@@ -32,20 +32,21 @@ model: fields representations.fchl19 representations.density representations pro
   baseline crowding repulsion basis portions surroundings committee provenance predictor properties potential
   compression module file property_file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
-  choice.order choice.trials choice.budget choice.search choice outlier_rows judgement outliers bad_frames
-  checkpoint shared_gather uncertainty solvers.task solvers.direct solvers.disk solvers.iterative solvers fit
-  properties
+  choice.order choice.trials choice.budget choice.search choice screening.rows screening.judgement screening.search
+  screening.decision screening checkpoint shared_gather uncertainty solvers.task solvers.direct solvers.disk
+  solvers.iterative solvers fit properties
 datasets: usage archive xyz_sizes content npz frames citations entries unit_hints doubts downloads catalogue readers
   several writers
 exact: recipe groups covariance potential file fit
 api
-study: trends learning_curve tuning label_check stress_check statistics selection vibrations infrared
+study: trends learning_curve tuning label_check stress_check statistics calibration posterior selection vibrations
+  infrared
 adapters: engine ase delta dipoles ase_plugin ipi openmm torchsim lammps.folder lammps.build lammps.run
   lammps.external lammps
-dynamics: ensembles restart files watch known_ground run holes
+dynamics: ensembles restart files watch known_ground run checks
 report: style page drawing learning data_page card points spread figures model_page summary curve response
-cli: screen failures config options recipe_options tables portions overlap md check data datasets properties evaluate
-  info lammps learning_curve merge predict report select train tune update
+cli: screen help failures config options recipe_options tables portions overlap md check data datasets properties
+  evaluate info lammps learning_curve merge predict report select train tune update
 """
 # Convenience methods of a potential reach for what is built on it, inside the function that needs it.
 LOOKS_AHEAD = {

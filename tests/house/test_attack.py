@@ -41,8 +41,7 @@ def result_of_sound_files(attack, kind: str, folder: Path, monkeypatch) -> str:
 
 def test_damaged_models_equations_and_checkpoints_are_refused_in_words(attack, tmp_path, monkeypatch):
     cases, worker, sound = attack
-    kinds = ("model", "equations", "checkpoint")
-    wanted = {kind: result_of_sound_files(attack, kind, tmp_path / kind, monkeypatch) for kind in kinds}
+    wanted = {kind: result_of_sound_files(attack, kind, tmp_path / kind, monkeypatch) for kind in cases.GUARDED}
     outcomes = []
     for case in (cases.Case.of(0, number) for number in range(FIRST)):
         if not case.kind.startswith("data"):

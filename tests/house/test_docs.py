@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -73,6 +74,29 @@ def _run_shell(page: Path, block: Block) -> None:
         ["bash", "-euo", "pipefail", "-c", code], env={**os.environ, "PATH": path}, capture_output=True, text=True
     )
     assert done.returncode == 0, f"{_name(page)}:{block.line}\n{code}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+
+
+@pages
+def test_commands_that_are_only_shown_could_be_given_so(page):
+    """Their options exist, and none is missing. Files that they name need not exist."""
+    import typer
+
+    from qml_lightning.cli import app
+
+    program = typer.main.get_command(app)
+    shown = "\n".join(block.code for block in _blocks(page) if block.language in SHOWN)
+    found = re.findall(r"^.*?qml[-_]lightning ((?:\S|[^\S\n])*)$", re.sub(r"\\\n\s*", " ", shown), re.MULTILINE)
+    found += re.findall(r"`qml-lightning ([^`]+)`", _prose(page))
+    for line in found:
+        words = shlex.split(re.split(r" {2,}|[|&>#]", line)[0].replace("…", ""))
+        if not words or len(words) == 1 or words[0] not in program.commands or "--config" in words:
+            continue  # a name or an example in a sentence
+        try:
+            program.commands[words[0]].make_context(words[0], words[1:])
+        except (typer.Exit, SystemExit):
+            pass
+        except Exception as problem:
+            raise AssertionError(f"{_name(page)}: qml-lightning {line}: {problem.format_message()}") from problem
 
 
 @pages

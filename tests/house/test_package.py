@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
 import subprocess
 import sys
+import tomllib
 
 import pytest
 
@@ -70,3 +72,12 @@ def test_an_installation_for_the_cpu_needs_no_triton():
     done = subprocess.run([sys.executable, "-c", WITHOUT_TRITON], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip().endswith("done []")
+
+
+def test_every_extra_that_is_named_anywhere_can_be_installed():
+    there = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    files = [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), *(ROOT / "src").rglob("*.py")]
+    named = {name for path in files for name in re.findall(r"qml-lightning\[(\w+)\]", path.read_text(encoding="utf-8"))}
+    table = re.search(r"^\| extra .*?\n\n", (ROOT / "docs" / "install.md").read_text(), re.MULTILINE | re.DOTALL)
+    named |= {name for row in table[0].strip().splitlines()[2:] for name in re.findall(r"`(\w+)`", row.split("|")[1])}
+    assert named == there - {"test", "dev"}

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from qml_lightning.cli.failures import Stopped, signals_raised
 from qml_lightning.errors import InputError, ResourceError
 from qml_lightning.machine import processes
 from qml_lightning.machine.processes import as_done, jobs_for
@@ -89,6 +90,25 @@ def test_workers_end_with_their_parent_however_it_ends(tmp_path, how):
     parent.send_signal(how)
     parent.wait()
     wait_for_the_end_of(children)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_signal_while_a_worker_starts_leaves_no_process_behind(tmp_path, monkeypatch):
+    from multiprocessing.popen_spawn_posix import Popen
+
+    launch, started = Popen._launch, []
+
+    def launched(self, process) -> None:
+        launch(self, process)
+        started.append(self.pid)
+        os.kill(os.getpid(), signal.SIGTERM)  # before anybody has noted the new process
+
+    monkeypatch.setattr(Popen, "_launch", launched)
+    files = [str(tmp_path / str(k)) for k in range(2)]
+    with pytest.raises(Stopped), signals_raised():
+        list(as_done(sleeps, files, 2))
+    assert len(started) == 2  # the signal is heard when all workers are known
+    assert not any(map(lives, started))
 
 
 def test_as_many_at_once_as_memory_and_threads_allow(monkeypatch):

@@ -31,9 +31,9 @@ MARGIN = 1e-6
 
 @dataclass(frozen=True)
 class Grid:
-    """Bins of each structure; those along a direction that is not periodic come again and again, and are one bin.
+    """Bins of each structure. Without periodicity the grid has no end: bins far apart share a number.
 
-    All of it follows from cells and numbers of atoms, which the host knows: it need not look at positions.
+    The grid follows from cells and numbers of atoms. The host knows them, and need not wait for positions.
     """
 
     inverse: Tensor  # (structures, 3, 3): positions @ inverse count lattice vectors, or Å across them
@@ -70,7 +70,7 @@ class Grid:
 def _tried(
     periodic: np.ndarray, counts: np.ndarray, heights: np.ndarray, wide: float, parts: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Bins, reach and scale, (structures, 3) each, of bins no thinner than a part of the cutoff, unless a cell is."""
+    """Bins, reach and scale, (structures, 3) each. A bin is 1 / `parts` of the cutoff wide or more, if the cell is."""
     most = np.maximum(2 * parts + 1, np.ceil(np.cbrt(BINS_PER_ATOM * counts)))
     in_cell = np.clip(np.floor(parts * heights / wide), 1, most)
     # along other directions: so many that no bin within reach to the left is one to the right
@@ -80,7 +80,7 @@ def _tried(
 
 
 def candidates(structures: Structures, here: Structures, cutoff: float) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Centre, neighbour and shift of all pairs closer than `cutoff` and of others, a bounded number at a time.
+    """Centre, neighbour and shift of all pairs that may be closer than `cutoff`, a bounded number at a time.
 
     `structures` are on the host, and `here` are the same on the device, where all of it is done. For structures with
     more than one bin the host waits for the number of candidates; it waits for nothing else.

@@ -157,7 +157,7 @@ Listed = tuple[Tensor, Tensor, Tensor]  # centre, neighbour and shift of pairs
 
 
 def _candidates(structures: Structures, here: Structures, cutoff: float) -> Iterator[Listed]:
-    """All pairs closer than `cutoff`, and others, in one part or several.
+    """All pairs that may be closer than `cutoff`, in one part or several.
 
     `here` are the structures on the device where the pairs are wanted.
     """
@@ -174,7 +174,7 @@ def _candidates(structures: Structures, here: Structures, cutoff: float) -> Iter
 def _near(
     structures: Structures, here: Structures, found: Listed, cutoff: float, first: int = 0
 ) -> tuple[Tensor, Tensor]:
-    """Places of those candidates that are pairs, and vectors of all candidates; an InputError if two atoms meet.
+    """Indices of the candidates that are pairs, and vectors of all candidates; an InputError if two atoms meet.
 
     The host waits once, for the number of pairs. `first` is the number that the error gives to the first structure.
     """
@@ -220,7 +220,7 @@ def _listed(structures: Structures, s: int, cutoff: float) -> Listed:
 
 
 def _too_flat(structures: Structures, s: int, cutoff: float) -> bool:
-    """Whether vesin, with as few cells as it has, might have none along the shortest direction."""
+    """Whether vesin's cell list might have no cell along the shortest direction: it limits their number."""
     periodic, points = (
         structures.periodic[s].numpy(),
         structures.positions[structures.offsets[s] : structures.offsets[s + 1]],

@@ -76,11 +76,15 @@ def _why_not_triton(device: torch.device, dtype: torch.dtype) -> str | None:
     return None
 
 
+def _why_not_reference(device: torch.device, dtype: torch.dtype) -> str | None:
+    return "sums are float64, which MPS does not have." if device.type == "mps" else None
+
+
 # In order of preference: the first that serves is taken. Native kernels serve the CPU alone, those in Triton CUDA.
 BACKENDS: tuple[Backend, ...] = (
     Backend("native", _native, _why_not_native),
     Backend("triton", _triton, _why_not_triton),
-    Backend("reference", _reference, lambda device, dtype: None),
+    Backend("reference", _reference, _why_not_reference),
 )
 
 
@@ -105,7 +109,7 @@ def kernels_for(
             reason = f"they do not compute the representation {kind!r}."
         if name is not None:
             raise InputError(f"The {name} kernels do not serve {dtype} on {device}: {reason}")
-    raise InputError(f"No kernels serve {dtype} on {device}.")
+    raise InputError(f"No kernels serve {dtype} on {device}: {reason} Use the CPU.")
 
 
 def sums_in_pairs(kernels: Kernels) -> Sums:

@@ -88,7 +88,7 @@ def atomic(path: str | os.PathLike[str], *, overwrite: bool = False) -> Iterator
 
 
 def meant_by(path: str | os.PathLike[str]) -> Path:
-    """The path itself, or that which a temporary file will become: messages name what the user knows."""
+    """The path for messages: of a temporary file the name that it will get, else the path itself."""
     path = Path(path)
     found = re.fullmatch(r"\.(.+)\.[0-9a-f]{12}\.tmp", path.name)
     return meant_by(path.with_name(found[1])) if found else path
@@ -100,7 +100,7 @@ def temporary_beside(path: Path) -> Path:
 
 
 def settle(temporary: Path, path: Path) -> None:
-    """Bring a complete temporary file to the disk, with the permissions that `path` has or would have."""
+    """Force a complete temporary file to the disk, and give it the permissions that `path` has or would have."""
     flush(temporary)
     with contextlib.suppress(PermissionError):  # a file system without permissions
         temporary.chmod(_mode(path))
@@ -144,7 +144,7 @@ def _free_name(path: Path) -> Path:
 
 
 def _beside(temporary: Path, path: Path) -> Path:
-    """Visible name in the folder of `path` that the temporary file has from now on, or its own if that fails."""
+    """Rename the temporary file to a visible name beside `path`. Return its new path, or the old one if that fails."""
     other = _free_name(path)
     try:
         os.replace(temporary, other)

@@ -71,7 +71,7 @@ def recover(path: str | os.PathLike[str]) -> bool:
 
 
 def sweep_up_together(paths: Sequence[str | os.PathLike[str]]) -> None:
-    """Finish or forget what killed processes left of `paths`. Only for files that nobody else writes."""
+    """Finish or undo replacements of `paths` that a killed process left. Only for files that nobody else writes."""
     recover(paths[0])
     for path in paths:
         sweep_up(path)

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from multiprocessing import active_children, connection, get_context, parent_process
 from multiprocessing.process import BaseProcess
 from typing import Any, TypeVar
@@ -50,7 +51,8 @@ def as_done(work: Callable[[Task], Result], tasks: Sequence[Task], jobs: int) ->
     # spawn: a fork would inherit locks of threads that it does not have
     pool = ProcessPoolExecutor(jobs, get_context("spawn"), _begin, (pickle.dumps(work), threads))
     try:
-        futures = {pool.submit(_do, task): task for task in tasks}
+        with _signals_later():  # one in the middle of a start would leave a process that nobody knows
+            futures = {pool.submit(_do, task): task for task in tasks}
         for future in as_completed(futures):
             yield futures[future], future.result()
     except BrokenProcessPool as problem:
@@ -64,6 +66,26 @@ def as_done(work: Callable[[Task], Result], tasks: Sequence[Task], jobs: int) ->
         raise
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _signals_later() -> Iterator[None]:
+    """Let signals that Python handles wait until the block has ended. Other processes do not inherit this."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # only the main thread handles signals
+        return
+    came: list[int] = []
+    known = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    before = {number: handler for number in known if callable(handler := signal.getsignal(number))}
+    for number in before:
+        signal.signal(number, lambda one, _: came.append(one))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def _end(children: set[BaseProcess]) -> None:

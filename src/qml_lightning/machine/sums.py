@@ -6,7 +6,7 @@ from torch import Tensor
 
 
 def add_rows(out: Tensor, index: Tensor, values: Tensor) -> Tensor:
-    """out[index] += values, (rows, …), also where rows of `index` come again; gives `out`.
+    """out[index] += values, (rows, …), also if a row occurs several times in `index`; returns `out`.
 
     Additions of `index_add_` come in any order on a GPU, and their rounding differs from run to run.
     """

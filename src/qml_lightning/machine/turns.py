@@ -1,4 +1,4 @@
-"""Turns: one thread after the other, for what holds the state of one piece of work."""
+"""Turns: threads that share an object use it one after the other."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from types import TracebackType
 class Turn:
     """A lock that is copied and pickled as a new one, and is free in a forked process.
 
-    A child of a fork has no thread that would give back a lock of its parent.
+    A forked process has no thread that could release a lock of its parent.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Work of a device that the host need not wait for, and what it must wait for, at once."""
+"""Transfers between host and device that let the host wait as seldom as possible."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def on_host(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def count_marks(*marks: Tensor) -> list[int]:
-    """How many are marked in each: the host waits once for all."""
+    """Number of true entries of each mask. The host waits once for all of them."""
     counts: list[int] = torch.stack([one.sum() for one in marks]).tolist()
     return counts
 
 
 def places_of(mark: Tensor, n: int) -> Tensor:
-    """Places that are marked, whose number is known: `nonzero` would make the host wait for it again."""
+    """Indices of the `n` true entries of a mask. `nonzero` would make the host wait for their number again."""
     out = mark.new_empty(n + 1, dtype=torch.int64)  # those that are not marked are written to the end, and dropped
     place = torch.where(mark, mark.cumsum(0) - 1, n)
     return out.scatter_(0, place, torch.arange(len(mark), device=mark.device))[:n]

@@ -61,7 +61,7 @@ def flat(arguments: tuple[Any, ...]) -> Iterator[Any]:
 
 @contextmanager
 def recorded() -> Iterator[list[Launch]]:
-    """Record launches instead of running them: outputs keep whatever was in their memory."""
+    """Record launches instead of running them; outputs are not computed."""
     global _recorded
     before, _recorded = _recorded, []
     try:
