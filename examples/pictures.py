@@ -33,11 +33,12 @@ def main(folder: Path) -> None:
     write_report(report, potential, test, prediction)
     write_report(IMAGES / "figure.png", potential, test, prediction, overwrite=True)
     write_data_page(data, statistics_of(train))
-    shots = [("report", report, 1280, 930, False, READY), ("report_phone", report, 390, 844, True, READY)]
-    shots += [("report_errors", report, 1280, 1000, False, READY), ("data", data, 1280, 1010, False, "true")]
+    # no wider than 960: a page shows pictures at three quarters of that, and their text must stay readable
+    shots = [("report", report, 960, 880, False, READY), ("report_phone", report, 390, 844, True, READY)]
+    shots += [("report_errors", report, 960, 940, False, READY), ("data", data, 960, 900, False, "true")]
     with browser(folder / "profile") as tab:
         for name, page, width, height, dark, ready in shots:
-            tab.open(page, width=width, height=height, dark=dark)
+            tab.open(page, width=width, height=height, dark=dark, scale=1.0 if width < 600 else 1.5)
             tab.wait(ready)
             if name == "report":
                 tab.value("document.querySelector('button[data-plot=\"1\"]').click()")

@@ -59,6 +59,11 @@ class Card:
         return 2e9 * self.processors * self.gigahertz * (64 if self.architecture == 80 else 128)
 
     @property
+    def fast_float64(self) -> bool:
+        """At half the rate of float32, and not at a 64th of it."""
+        return self.float64_lanes > 2
+
+    @property
     def float64_flops(self) -> float:
         return 2e9 * self.processors * self.gigahertz * self.float64_lanes
 

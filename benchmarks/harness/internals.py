@@ -35,20 +35,21 @@ from qml_lightning.machine.progress import silent
 from qml_lightning.machine.ranks import Ranks, joined
 from qml_lightning.model.baseline import Baseline
 from qml_lightning.model.basis import Basis, sample_environments
-from qml_lightning.model.committee import COMMITTEE_FEATURES, FORCE_MEMBERS, Committee
+from qml_lightning.model.committee import FORCE_MEMBERS, Committee, committee_features
 from qml_lightning.model.potential import Model
 from qml_lightning.model.predictor import Predictor, forces_from
 from qml_lightning.model.projection import atoms_of_elements, lift, project
 from qml_lightning.model.representations import fchl19 as representations
 from qml_lightning.model.representations.density import SHORT_DENSITY
+from qml_lightning.study.calibration import calibrated_with
 from qml_lightning.study.infrared import infrared
 from qml_lightning.study.selection import select
 from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
-from qml_lightning.training.judgement import Outliers
-from qml_lightning.training.outliers import OutlierSearch, named
 from qml_lightning.training.problem import Problem
+from qml_lightning.training.screening.judgement import Outliers
+from qml_lightning.training.screening.search import OutlierSearch, named
 from qml_lightning.training.solvers.direct import equations_of, solved
 from qml_lightning.training.solvers.iterative import Iterative, prepared
 
@@ -67,6 +68,7 @@ __all__ = [
     "atomic",
     "begin_iteration",
     "bytes_from",
+    "calibrated_with",
     "density_gradients",
     "energy_gradients",
     "equations_of",
@@ -304,7 +306,7 @@ def untrained(structures: Structures, recipe: Recipe) -> Potential:
 
 def with_any_committee(structures: Structures, recipe: Recipe, members: int) -> Potential:
     """An untrained potential with random members of the usual size."""
-    potential, n_few = untrained(structures, recipe), min(COMMITTEE_FEATURES, recipe.features.n_features)
+    potential, n_few = untrained(structures, recipe), committee_features(recipe.features.n_features, recipe.rank)
     n_weights = len(potential.weights) // recipe.features.n_features * n_few
     deviations = torch.from_numpy(np.random.default_rng(1).standard_normal((members, n_weights)))
     calibrations = dict.fromkeys(("energies", "forces"), Calibration(1.0, 0.0))

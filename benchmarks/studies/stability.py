@@ -28,6 +28,7 @@ from ..harness.tables import digits, table
 
 LOOK_EVERY = 20  # steps
 POINTS = 250  # of a curve in the result file
+BLOCKS = 25  # of a run, for the error of its drift
 COLLAPSED, LOST = 0.5, 6.0  # Å: two atoms nearer than this, or an atom of a molecule farther from all others
 TOO_HOT = 5.0  # times the temperature
 FRICTION = 0.01  # 1/fs
@@ -152,17 +153,24 @@ def tables(told: list[Entry]) -> str:
     head = ["system", "model", "run", "done", *figures]
     rows = []
     for entry in succeeded(told):
-        cell = entry[CELL]
-        nve = cell["ensemble"] == "NVE"
+        cell, whole = entry[CELL], entry["ended"] == "as planned"
+        nve = cell["ensemble"] == "NVE" and whole
         rows.append([
             cell["system"], f"{cell['representation']}, {cell['features']} features, {cell['recipe']} recipe",
             f"{cell['ensemble']}, {cell['temperature']} K, {cell['ps']:g} ps, steps of {entry['timestep_fs']:g} fs",
-            "whole" if entry["ended"] == "as planned" else entry["ended"],
+            "whole" if whole else entry["ended"],
             f"{entry['least_distance_angstrom']:.2f}",
-            f"{entry['drift_mev_per_atom_and_ps']:+.2g}" if nve else "–",
+            f"{entry['drift_mev_per_atom_and_ps']:+.4f} ± {_error_of_drift(entry['curve']):.4f}" if nve else "–",
             digits(entry["fluctuation_mev_per_atom"]) if nve else "–",
         ])  # fmt: skip
     return table(head, rows)
+
+
+def _error_of_drift(curve: dict[str, list[float]]) -> float:
+    """Standard error of the slope of the total energy, from means of blocks: they are nearly independent."""
+    times, energies = (np.array_split(curve[name], BLOCKS) for name in ("ps", "energy_mev_per_atom"))
+    _, covariance = np.polyfit([part.mean() for part in times], [part.mean() for part in energies], 1, cov=True)
+    return float(np.sqrt(covariance[0, 0]))
 
 
 def draw(told: list[Entry]) -> Any:

@@ -2,111 +2,113 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from time import perf_counter
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.stats import rankdata, spearmanr
 
-from qml_lightning import Dataset, Potential, fit, recipes
+from qml_lightning import Dataset, Potential, Recipe, fit, recipes
 
-from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options, succeeded
+from ..harness.benchmark import Benchmark, Cell, Entry, Options
+from ..harness.entries import grouped, mean, spread
+from ..harness.internals import calibrated_with
 from ..harness.models import load, rmd17_files, with_features
 from ..harness.tables import table
 
-N_FEATURES, MEMBERS, RIVALS = 2048, 8, 5
-# Training structures, test structures of the same kind, σ and ridge; and structures of another kind, if there are any.
-SETS: dict[str, tuple[str, str, float, float, tuple[str, str] | None]] = {
-    "ethanol": ("rmd17_ethanol:train_01@0:300", "rmd17_ethanol:test_01@0:500", 8.0, 1e-8,
-                ("O-H removal", "ethanol_extra:H_removal")),
-    "aspirin": ("rmd17_aspirin:train_01@0:150", "rmd17_aspirin:test_01@0:200", 8.0, 1e-7, None),
-    "3BPA": ("3bpa:train_300K@0:200", "3bpa:train_300K@200:500", 8.0, 1e-7, ("1200 K", "3bpa:test_mixedT@-76:")),
-    "silicon": ("zuo2020_Si:train", "zuo2020_Si:test", 8.0, 1e-5, None),
-    "water": ("water_pbe0ts:train@0:16", "water_pbe0ts:test@0:40", 8.0, 1e-6, None),
+N_FEATURES, MEMBERS, RIVALS, SPLITS = 2048, 8, 5, 4
+KINDS = {"energy": "energies", "force": "forces"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """Structures that are split at random into some to learn from and some like them, and structures unlike them."""
+
+    pool: str
+    n_train: int
+    n_test: int
+    ridge: float
+    strange: tuple[str, ...] = ()  # data sets, or groups of the pool that are not learnt from
+    group: str = ""  # the group of the pool that is learnt from
+
+
+CASES = {
+    "ethanol": Case("rmd17_ethanol:train_01", 300, 500, 1e-8,
+                    ("ethanol_extra:H_removal", "ethanol_extra:norm_mode_874", "ethanol_extra:norm_mode_3005")),
+    "aspirin": Case("rmd17_aspirin:train_01", 200, 500, 1e-7),
+    "3BPA": Case("3bpa:train_300K", 200, 300, 1e-7, ("3bpa:test_mixedT@-76:", "3bpa:test_mixedT@0:-76")),
+    "silicon": Case("zuo2020_Si:train", 120, 94, 1e-5),
+    "silicon crystals": Case("zuo2020_Si:train", 40, 17, 1e-5, ("Elastic", "Surface", "AIMD-NVT"), "Vacancy"),
+    "water": Case("water_pbe0ts:train", 60, 120, 1e-6),
 }  # fmt: skip
-MOST = {"silicon": 80}  # training structures, drawn at random: the file has one group after the other
-ONE, TWO = 0.6827, 0.9545
+NAMES = {
+    "ethanol_extra:H_removal": "O-H removal",
+    "ethanol_extra:norm_mode_874": "mode at 874 cm⁻¹",
+    "ethanol_extra:norm_mode_3005": "mode at 3005 cm⁻¹",
+    "3bpa:test_mixedT@-76:": "1200 K",
+    "3bpa:test_mixedT@0:-76": "300 and 600 K",
+    "Elastic": "strained",
+    "Surface": "surfaces",
+    "AIMD-NVT": "hot and molten",
+}
 
 
 def cells(options: Options) -> list[Cell]:
-    return [{"data": name} for name in (("ethanol",) if options.quick else SETS)]
+    splits = range(1 if options.quick else SPLITS)
+    return [{"data": name, "split": split} for name in (("ethanol",) if options.quick else CASES) for split in splits]
 
 
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
-    learnt, tried, sigma, ridge, strange = SETS[cell["data"]]
-    train, test = load(learnt), load(tried)
-    recipe = replace(with_features(recipes.DEFAULT, 512 if options.quick else N_FEATURES, sigma=sigma), ridge=ridge)
-    if (most := MOST.get(cell["data"])) is not None:
-        train = train.subsample(most, 0)
-    if options.quick:
-        train, test = train.subsample(60, 0), test.subsample(30, 0)
+    case, seed = CASES[cell["data"]], cell["split"]
+    sizes, n_features = ((60, 30), 512) if options.quick else ((case.n_train, case.n_test), N_FEATURES)
+    pool = load(case.pool)
+    known = pool.select(np.flatnonzero(pool.groups == case.group)) if case.group else pool
+    train, test = known.split(sizes, seed)
+    recipe = replace(with_features(recipes.DEFAULT, n_features, sigma=8.0), ridge=case.ridge, seed=seed)
     potential = fit(train, recipe, committee=MEMBERS)
-    rivals = [fit(train, replace(recipe, seed=seed)) for seed in range(1, RIVALS + 1)]
-    out = {**_of_energies(potential, rivals, test), **_of_forces(potential, rivals, test), **_times(potential, test)}
-    if strange is not None and not options.quick:
-        known = potential.predict(test.structures, uncertainty=True)
-        other = potential.predict(load(strange[1]).structures, uncertainty=True)
-        out["strange"] = strange[0]
-        out["roc_energies"] = _roc(known.energy_uncertainty.numpy(), other.energy_uncertainty.numpy())
-        forces = [_most(one.force_uncertainty.numpy(), data.structures.offsets.tolist())
-                  for one, data in ((known, test), (other, load(strange[1])))]  # fmt: skip
-        out["roc_forces"] = _roc(*forces)
+    rivals = _rivals(train, recipe) if seed == 0 else []
+    out: dict[str, Any] = _on(potential, test, rivals)
+    for name in () if options.quick else case.strange:
+        other = load(name) if not case.group else pool.select(np.flatnonzero(pool.groups == name))
+        out.setdefault("strange", {})[NAMES[name]] = _on(potential, other, []) | _separated(potential, test, other)
     return out
 
 
-def _of_energies(potential: Potential, rivals: list[Potential], test: Dataset) -> dict[str, float]:
-    found = potential.predict(test.structures, forces=False, uncertainty=True)
-    error = np.abs((found.energies - test.labels.energies).numpy())
-    sigma = found.energy_uncertainty.numpy()
-    spread = np.std([rival.predict(test.structures, forces=False).energies.numpy() for rival in rivals], axis=0)
-    return {f"energy_{name}": value for name, value in _figures(error, sigma, sigma, error, spread).items()}
+def _rivals(train: Dataset, recipe: Recipe) -> list[Potential]:
+    """Models with other random features."""
+    return [fit(train, replace(recipe, seed=seed)) for seed in range(1, RIVALS + 1)]
 
 
-def _of_forces(potential: Potential, rivals: list[Potential], test: Dataset) -> dict[str, float]:
-    """Coverage of components; ranking of atoms by the length of the error."""
+def _on(potential: Potential, test: Dataset, rivals: list[Potential]) -> dict[str, float]:
+    """Figures of energies and forces: coverage of components; ranking of atoms by the length of the error."""
     found = potential.predict(test.structures, uncertainty=True)
-    error = np.abs((found.forces - test.labels.forces).numpy())
-    sigma = np.repeat(found.force_uncertainty.numpy()[:, None], 3, 1)
-    of_rivals = np.std([rival.predict(test.structures).forces.numpy() for rival in rivals], axis=0)
-    spread = np.sqrt((of_rivals**2).sum(1))
-    length = np.linalg.norm(error, axis=1)
-    figures = _figures(error.ravel(), sigma.ravel(), sigma[:, 0], length, spread)
-    return {f"force_{name}": value for name, value in figures.items()}
+    others = [rival.predict(test.structures) for rival in rivals]
+    of_energies = (found.energies - test.labels.energies).numpy()[:, None]
+    of_forces = (found.forces - test.labels.forces).numpy()
+    out = dict[str, float]()
+    for kind, errors, told in (
+        ("energy", of_energies, found.energy_uncertainty.numpy()),
+        ("force", of_forces, found.force_uncertainty.numpy()),
+    ):
+        length = np.linalg.norm(errors, axis=1)
+        out |= {f"{kind}_{name}": value for name, value in asdict(calibrated_with(errors, told)).items()}
+        out[f"{kind}_rank"] = float(spearmanr(told, length).statistic)
+        if others:
+            values = [(other.energies[:, None] if kind == "energy" else other.forces).numpy() for other in others]
+            apart = np.linalg.norm(np.std(values, axis=0), axis=1)
+            out[f"{kind}_rank_of_rivals"] = float(spearmanr(apart, length).statistic)
+    return out
 
 
-def _figures(
-    error: np.ndarray, sigma: np.ndarray, ranking: np.ndarray, ranked: np.ndarray, spread: np.ndarray
-) -> dict[str, float]:
-    normalised = error / sigma
-    likelihood = -0.5 * normalised**2 - np.log(sigma) - 0.5 * np.log(2 * np.pi)
-    constant = np.sqrt((error**2).mean())
-    plain = -0.5 * (error / constant) ** 2 - np.log(constant) - 0.5 * np.log(2 * np.pi)
-    certain = ranking <= np.median(ranking)
-    return {
-        "within_1": float((normalised < 1).mean()),
-        "within_2": float((normalised < 2).mean()),
-        "rank": float(spearmanr(ranking, ranked).statistic),
-        "rank_of_rivals": float(spearmanr(spread, ranked).statistic),
-        "likelihood_gain": float((likelihood - plain).mean()),  # over one deviation for all, fitted to the test
-        "error_of_certain_half": float(ranked[certain].mean() / ranked.mean()),
-    }
-
-
-def _times(potential: Potential, test: Dataset) -> dict[str, float]:
-    """Times of predictions with and without uncertainty, the best of several in turn."""
-    with_it, without = [], []
-    for _ in range(7):
-        for times, wanted in ((without, False), (with_it, True)):
-            started = perf_counter()
-            potential.predict(test.structures, uncertainty=wanted)
-            times.append(perf_counter() - started)
-    return {"time_ratio": min(with_it) / min(without)}
-
-
-def _most(values: np.ndarray, offsets: list[int]) -> np.ndarray:
-    """Largest value in each structure."""
-    return np.maximum.reduceat(values, offsets[:-1])
+def _separated(potential: Potential, test: Dataset, strange: Dataset) -> dict[str, float]:
+    """Areas under the ROC curve: how well uncertainties tell strange structures from test structures."""
+    known, other = (potential.predict(data.structures, uncertainty=True) for data in (test, strange))
+    forces = [
+        np.maximum.reduceat(one.force_uncertainty.numpy(), data.structures.offsets.tolist()[:-1])
+        for one, data in ((known, test), (other, strange))
+    ]
+    energies = known.energy_uncertainty.numpy(), other.energy_uncertainty.numpy()
+    return {"roc_energies": _roc(*energies), "roc_forces": _roc(*forces)}
 
 
 def _roc(known: np.ndarray, strange: np.ndarray) -> float:
@@ -116,30 +118,56 @@ def _roc(known: np.ndarray, strange: np.ndarray) -> float:
 
 
 def tables(entries: list[Entry]) -> str:
+    return "\n\n".join(filter(None, (_of_known(entries), _of_strange(entries))))
+
+
+def _of_known(entries: list[Entry]) -> str:
     rows = []
-    for entry in succeeded(entries):
-        for kind in ("energy", "force"):
-            got = {name.removeprefix(f"{kind}_"): value for name, value in entry.items() if name.startswith(f"{kind}_")}
-            roc = f"{entry[{'energy': 'roc_energies', 'force': 'roc_forces'}[kind]]:.2f}" if "strange" in entry else ""
+    for (name,), there in grouped(entries, "data").items():
+        for kind, word in KINDS.items():
+            parts = [_percent(there, f"{kind}_within_{k}") for k in (1, 2)]
+            rivals = [entry for entry in there if f"{kind}_rank_of_rivals" in entry]
             rows.append([
-                f"{entry[CELL]['data']}, {'energies' if kind == 'energy' else 'forces'}",
-                f"{100 * got['within_1']:.0f} %", f"{100 * got['within_2']:.0f} %", f"{got['rank']:.2f}",
-                f"{got['rank_of_rivals']:.2f}", f"{got['likelihood_gain']:+.2f}", f"{got['error_of_certain_half']:.2f}",
-                f"{entry['strange']}: {roc}" if roc else "", f"{entry['time_ratio']:.2f}",
+                f"{name}, {word}", *parts, f"{100 * mean(there, f'{kind}_miscalibration'):.1f}",
+                f"{mean(there, f'{kind}_likelihood_gain'):+.2f}", f"{mean(there, f'{kind}_error_of_certain_half'):.2f}",
+                f"{mean(there, f'{kind}_sparsification'):.2f}", f"{mean(there, f'{kind}_rank'):.2f}",
+                f"{mean(rivals, f'{kind}_rank_of_rivals'):.2f}" if rivals else "",
             ])  # fmt: skip
-    head = ["", "within 1σ (68 %)", "within 2σ (95 %)", "rank correlation", f"… of {RIVALS} models", "log-likelihood",
-            "error of the certain half", "area under ROC", "times the prediction"]  # fmt: skip
+    head = ["", "within 1σ (68 %)", "within 2σ (95 %)", "miscalibration, points", "log-likelihood",
+            "error of the certain half", "sparsification", "rank correlation", f"… of {RIVALS} models"]  # fmt: skip
     return table(head, rows)
+
+
+def _of_strange(entries: list[Entry]) -> str:
+    rows = []
+    for (name,), there in grouped(entries, "data").items():
+        for strange in there[0].get("strange", {}):
+            found = [entry["strange"][strange] for entry in there]
+            for kind, word in KINDS.items():
+                parts = [_percent(found, f"{kind}_within_{k}") for k in (1, 2)]
+                rows.append([
+                    f"{name} → {strange}, {word}", *parts, f"{100 * mean(found, f'{kind}_miscalibration'):.1f}",
+                    f"{mean(found, f'{kind}_rank'):.2f}", f"{mean(found, f'roc_{word}'):.2f}",
+                ])  # fmt: skip
+    head = ["", "within 1σ (68 %)", "within 2σ (95 %)", "miscalibration, points", "rank correlation", "area under ROC"]
+    return table(head, rows) if rows else ""
+
+
+def _percent(entries: list[Entry], name: str) -> str:
+    return f"{100 * mean(entries, name):.0f} ± {100 * spread(entries, name):.0f} %"
 
 
 UNCERTAINTY = Benchmark(
     "uncertainty",
     "Uncertainties: coverage, ranking, unknown structures",
-    f"{N_FEATURES} features, a committee of {MEMBERS}, test structures of the same kind as those learnt from. Rank "
-    f"correlation of uncertainty and error (forces: of atoms) beside the spread of {RIVALS} models drawn with other "
-    "seeds; mean log-likelihood less that of one fitted standard deviation for all; error of the certain half of "
-    "the test set as a part of the mean; area under the ROC curve for structures of another kind; time of a prediction "
-    "with uncertainty as a multiple of one without.",
+    f"{N_FEATURES} features, a committee of {MEMBERS}. Means over {SPLITS} random splits into training and test "
+    "structures, each with its own features, ± the standard error. First table: test structures of the same kind as "
+    "those learnt from; second: structures of another kind. Miscalibration: mean difference between the part of a "
+    "normal distribution and the part of the errors within its interval. Log-likelihood: mean, less that of one fitted "
+    "standard deviation for all. Error of the certain half of the test set as a part of the mean; sparsification: area "
+    "between that curve, over all parts, and the curve of a perfect ranking, 0 at best. Rank correlation of "
+    f"uncertainty and error (forces: of atoms), beside the spread of {RIVALS} models drawn with other seeds (one "
+    "split). Area under the ROC curve that tells structures of another kind from test structures.",
     cells, measure, tables,
     needs=("3bpa/3bpa.npz", "ethanol_extra/ethanol_extra.npz", "zuo2020/Si.npz", "water/water_pbe0ts.npz",
            *rmd17_files("aspirin", "ethanol")),
