@@ -36,7 +36,7 @@ def reference() -> str:
 
     parts = [ADVICE, "## Functions"]
     parts += [_function(name, getattr(qml_lightning, name)) for name in FIRST]
-    parts += ["## Settings of `fit`", _settings(), "## Classes"]
+    parts += ["## Keywords of `fit`", _settings(), "## Classes"]
     public = {name: getattr(qml_lightning, name) for name in qml_lightning.__all__}
     parts += [_class(name, value) for name, value in public.items() if inspect.isclass(value)]
     parts += ["## Recipes", _recipes(qml_lightning.recipes), "## Commands", _commands()]
@@ -44,7 +44,8 @@ def reference() -> str:
 
 
 def _table(columns: list[str], rows: list[tuple[str, ...]]) -> str:
-    lines = [columns, ["---"] * len(columns), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    # an upright stroke would end the cell; inside code it cannot be escaped
+    lines = [columns, ["---"] * len(columns), *([cell.replace("|", "or") for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
@@ -77,7 +78,8 @@ def _function(name: str, value: Callable[..., Any]) -> str:
 
 def _class(name: str, value: type) -> str:
     text = inspect.getdoc(value) or ""
-    fields = [(f"`{a}`", f"`{b}`", c) for a, b, c in FIELD.findall(inspect.getsource(value))]
+    found, known = FIELD.findall(inspect.getsource(value)), getattr(value, "__annotations__", {})
+    fields = [(f"`{a}`", f"`{b}`", c) for a, b, c in found if a in known]  # the others are lines of docstrings
     methods = []
     for one, method in inspect.getmembers(value, lambda m: inspect.isfunction(m) or inspect.ismethod(m)):
         if not one.startswith("_") and (says := inspect.getdoc(method)):
@@ -88,11 +90,25 @@ def _class(name: str, value: type) -> str:
 
 
 def _settings() -> str:
+    """Tables of the settings of a recipe, with their defaults, and of the other keywords."""
+    from qml_lightning import recipes
     from qml_lightning.api import FitOptions
-    from qml_lightning.model.recipe import RecipeChanges
+    from qml_lightning.model.recipe import CHOOSABLE, RecipeChanges
 
-    found = [row for owner in (RecipeChanges, FitOptions) for row in FIELD.findall(inspect.getsource(owner))]
-    return _table(["keyword", "type", ""], [(f"`{a}`", f"`{b}`", c) for a, b, c in found])
+    def default(name: str) -> str:
+        recipe = recipes.DEFAULT
+        value = getattr(recipe, name, getattr(recipe.features, name, None))
+        if name in CHOOSABLE or name == "cutoff":
+            return "chosen"
+        return "automatic" if name == "solver" else f"`{value}`"
+
+    settings = [(f"`{a}`", default(a), c) for a, _, c in FIELD.findall(inspect.getsource(RecipeChanges))]
+    others = [(f"`{a}`", c) for a, _, c in FIELD.findall(inspect.getsource(FitOptions))]
+    text = "Settings that are *chosen* are found from the data by small trial fits; one that you give is used as it is."
+    return "\n\n".join(
+        [text, _table(["setting", "default", "meaning"], settings), "All else that can be given:",
+         _table(["keyword", "meaning"], others)]
+    )  # fmt: skip
 
 
 def _recipes(recipes: Any) -> str:

@@ -58,21 +58,21 @@ class FitOptions(RecipeChanges, total=False):
     """Keywords of `fit`: settings of the recipe by name, and all that is no part of a recipe."""
 
     targets: Sequence[str] | None  # labels to learn from: some of "energies", "forces", "stress"; all by default
-    reference_energies: Mapping[int, float] | None  # eV by atomic number; by default from least squares
-    outliers: OnOutliers  # "keep" (do not look), "tell", "drop" or "stop"
-    repulsion: bool  # pairs closer than any in the data repel each other
+    reference_energies: Mapping[int, float] | None  # eV by atomic number; by default found from the data
+    outliers: OnOutliers  # frames that contradict the others: "keep" (do not look), "tell", "drop", "stop"
+    repulsion: bool  # pairs closer than any in the data repel each other; on by default
     committee: int  # members drawn from the posterior that the model keeps, for uncertainties; 0: none
     basis: Potential | Basis | None  # axes and feature maps to use, so that the equations of both can be added
     equations: str | Path | None  # file to keep the equations in
     checkpoint: str | Path | None  # file for the state of a long fit; delete it at the end
-    checkpoint_seconds: float
+    checkpoint_seconds: float  # between two checkpoints
     resume: bool  # go on from the checkpoint, if there is one
     overwrite: bool  # replace an equations file that exists
-    device: torch.device | str
+    device: torch.device | str  # "cpu" or "cuda"
     kernels: str | None  # name of a back-end; None: the best one
     memory_limit: int | None  # bytes that the process may have in memory
     scratch: str | Path | None  # folder for equations that do not fit in memory
-    ranks: Ranks | None  # processes that share the work (machine.ranks.joined), each with the same data
+    ranks: Ranks | None  # processes that share the work (`machine.ranks.joined`), each with the same data
 
 
 @dataclass(frozen=True)
@@ -245,7 +245,7 @@ def fit(
 class PropertyOptions(RecipeChanges, total=False):
     """Keywords of `fit_properties`: settings of the recipe by name, and the machine."""
 
-    device: torch.device | str
+    device: torch.device | str  # "cpu" or "cuda"
     kernels: str | None  # name of a back-end; None: the best one
     memory_limit: int | None  # bytes that the process may have in memory
 

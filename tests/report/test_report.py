@@ -4,24 +4,30 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
+from ase.calculators.lj import LennardJones
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.image import imread
 
 from browser import browser, chromium
 from qml_lightning import evaluate, fit
 from qml_lightning.api import header_of
 from qml_lightning.cli import main
+from qml_lightning.model.predictor import Prediction
 from qml_lightning.report import model_page as pages
 from qml_lightning.report.drawing import curves, ranges
 from qml_lightning.report.figures import draw
 from qml_lightning.report.model_page import model_page
-from qml_lightning.report.points import compared, plots, viewed, viewer_script
+from qml_lightning.report.points import compared, plots
 from qml_lightning.report.summary import write_report
-from small_models import SMALL, crystals, molecules
+from qml_lightning.report.viewer import viewed, viewer_dataset, viewer_script
+from small_models import SMALL, crystals, labelled, molecules
 
 SELECTED = "document.getElementById('selected').textContent"
 needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium here: apt-get install chromium")
@@ -62,6 +68,7 @@ def test_errors_of_each_structure_add_up_to_those_of_the_whole(judged):
     by_plot = {plot["name"]: plot for plot in plots(data, prediction)}
     assert by_plot["forces"]["mae"] == pytest.approx(metrics.forces.mae)
     assert by_plot["stress"]["total"] == 60
+    assert errors.stress.mean() == pytest.approx(metrics.stress.mae)
     assert {kind["name"] for kind in by_plot["energy"]["kinds"]} == {"kind 0", "kind 1"}
 
 
@@ -81,7 +88,7 @@ def test_the_worst_come_first_and_stay_when_points_are_left_out(judged):
 def test_a_page_holds_as_many_structures_as_it_may_the_worst_among_them(judged, monkeypatch):
     _, data, _ = judged
     assert viewed(data, [3]) == list(range(10))
-    monkeypatch.setattr("qml_lightning.report.points.MOST_ATOMS", 12)
+    monkeypatch.setattr("qml_lightning.report.viewer.MOST_ATOMS", 12)
     assert viewed(data, [7, 3]) == [0, 3, 7]
 
 
@@ -123,8 +130,14 @@ def test_errors_are_spread_by_element_and_by_group(judged):
     potential, data, prediction = judged
     page = model_page(potential, data, prediction, header_of(potential))
     part = page.partition("Distributions of errors")[2].partition("</section>")[0]
-    for words in ("force error on Cu", "force error on Au", "kind 0", "|energy error| (meV/atom)"):
+    for words in ("force error on Cu", "force error on Au", "kind 0", "|energy error| (meV/atom)", "stress component"):
         assert words in part
+    # an element has one colour in all plots of a page
+    colours = {kind["name"]: kind["colour"] for kind in content(page)["plots"][1]["kinds"]}
+    for name in ("Cu", "Au"):
+        drawn = part.partition(f"force error on {name}")[2].partition("</figure>")[0]
+        assert f"var({colours[name]})" in drawn
+    assert "stress MAE (GPa)" in page.partition("Worst structures")[2]
     alone = model_page(potential, replace(data, groups=None), prediction, header_of(potential))
     assert "By group" not in alone.partition("Distributions of errors")[2].partition("</section>")[0]
 
@@ -136,6 +149,58 @@ def test_ranges_lie_where_the_quantiles_are():
     assert middle == pytest.approx((low + high) / 2, abs=0.2)
     assert "empty" not in drawn
     assert "10⁻⁵" not in drawn
+
+
+def test_errors_of_rounding_do_not_stretch_the_ranges():
+    drawn = ranges({"symmetric": np.geomspace(1e-15, 1e-12, 50), "warm": np.geomspace(1.0, 100.0, 50)}, "error")
+    assert "symmetric" in drawn
+    assert not re.search("10⁻([789]|¹)", drawn)
+
+
+def test_energies_of_various_compositions_are_shown_less_their_elements(judged):
+    potential, data, prediction = judged
+    past = replace(potential, baseline=replace(potential.baseline, energies=torch.tensor([1e4, -1e4]).double()))
+    numbers = data.structures.numbers.clone()
+    numbers[0] = 79  # another composition than the others
+    data = replace(data, structures=replace(data.structures, numbers=numbers))
+    total = past.baseline.total(data.structures)
+    data = replace(data, labels=replace(data.labels, energies=data.labels.energies + total))
+    prediction = replace(prediction, energies=prediction.energies + total)
+    plain, less = plots(data, prediction)[0], plots(data, prediction, baseline=past.baseline)[0]
+    assert np.ptp(plain["x"]) > 1000
+    assert np.ptp(less["x"]) < 10
+    assert less["words"] == "energy − elements"
+    assert less["mae"] == pytest.approx(plain["mae"], rel=1e-6)
+    page = model_page(past, data, prediction, header_of(potential))
+    assert np.ptp(content(page)["plots"][0]["x"]) < 10
+    assert "reference energies of the elements" in page
+    for label in [axes.get_title(loc="left") for axes in draw(data, prediction, past.baseline).axes]:
+        assert "median" not in label
+
+
+def test_molecules_lie_across_the_view_and_cells_keep_right_angles(judged):
+    data = molecules(4)
+    shown = viewer_dataset(data, compared(data, evaluated(data)), range(4), "ethanol")["structures"]
+    for s, one in enumerate(shown):
+        own = slice(9 * s, 9 * s + 9)
+        placed = np.array([one["x"], one["y"], one["z"]]).T
+        spread = placed.std(0)
+        assert spread[0] > spread[1] > spread[2]
+        original = data.structures.positions[own].numpy()
+        turn = np.linalg.lstsq(original - original.mean(0), placed - placed.mean(0), rcond=None)[0]
+        assert np.linalg.det(turn) == pytest.approx(1.0, abs=1e-2)  # no mirror image
+    slab = crystals(1)
+    cells = slab.structures.cells.clone()
+    cells[0] = torch.diag(torch.tensor([3.0, 4.0, 20.0]))
+    slab = replace(slab, structures=replace(slab.structures, cells=cells))
+    one = viewer_dataset(slab, compared(slab, evaluated(slab)), [0], "slab")["structures"][0]
+    assert np.reshape(one["cell"], (3, 3)) == pytest.approx(np.array([[0, 3, 0], [0, 0, 4], [20, 0, 0]]))
+
+
+def evaluated(data):
+    """Predictions without an error."""
+    zeros = torch.zeros(data.structures.n_atoms, dtype=torch.float64)
+    return Prediction(data.labels.energies, zeros, data.labels.forces, data.labels.stress)
 
 
 def test_labels_of_a_logarithmic_axis_do_not_touch():
@@ -163,9 +228,12 @@ def test_without_chemiscope_the_page_says_what_is_missing(judged, monkeypatch):
     assert len(page) < 300_000
 
 
-def test_the_figure_has_a_panel_for_each_label_and_clips_no_text(judged):
-    figure = draw(*judged[1:])
-    assert len(figure.axes) == 6
+@pytest.mark.parametrize("kinds", [("forces", "stress"), ()])
+def test_the_figure_has_a_panel_for_each_label_and_clips_no_text(judged, kinds):
+    _, data, prediction = judged
+    left_out = dict.fromkeys({"forces", "stress"} - set(kinds))
+    figure = draw(replace(data, labels=replace(data.labels, **left_out)), prediction)
+    assert len(figure.axes) == 2 + 2 * len(kinds)
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     box, (width, height) = figure.get_tightbbox(canvas.get_renderer()), figure.get_size_inches()
@@ -218,6 +286,33 @@ def test_no_kind_of_points_hides_the_others_in_a_figure(judged):
     assert len(set(shapes)) == 2
     # each kind is the upper one in some layer
     assert len({second for first, second in pairwise(shapes) if first != second}) == 2
+
+
+@needs_browser
+def test_no_atom_is_cut_by_the_edge_of_the_3d_view(tab, tmp_path):
+    """A chain of carbon that is 14 Å long: its view has empty margins."""
+    from ase import Atoms
+
+    chain = Atoms("C12", [[0, 1.3 * k, 0] for k in range(12)])
+    data = labelled([chain, chain], LennardJones())
+    potential = fit(molecules(8), SMALL)
+    page = tmp_path / "chain.html"
+    potential = replace(potential, trained_on=None)
+    page.write_text(model_page(potential, data, evaluated(data), header_of(potential)))
+    tab.open(page)
+    tab.wait("document.body.dataset.ready === 'viewer'")
+    tab.value("document.getElementById('explorer').scrollIntoView()")
+    time.sleep(1.5)
+    tab.picture(tmp_path / "chain.png")
+    x, y, w, h = tab.value(
+        "(() => { const b = document.getElementById('viewer').getBoundingClientRect();"
+        "return [b.left, b.top, b.width, b.height]; })()"
+    )
+    seen = imread(tmp_path / "chain.png")[round(y + 50) : round(y + h - 8), round(x + 8) : round(x + w - 8), :3]
+    ink = np.flatnonzero((np.abs(seen - seen[-1, 0]).sum(2) > 0.2).any(0))
+    assert len(ink) > 0.4 * w, "the chain fills the view"
+    assert ink.min() > 5
+    assert ink.max() < seen.shape[1] - 5
 
 
 @needs_browser

@@ -146,25 +146,25 @@ class Recipe:
 class RecipeChanges(TypedDict, total=False):
     """Settings of a recipe by their own names, wherever in it they are."""
 
-    n_features: int
-    method: Method  # sorf, rff or orf
-    sigma: float
-    n_transforms: int
-    chi_scaled: bool
-    paired: bool
-    blocks: bool
-    representation: Representation | str  # or the name of a preset
-    cutoff: float  # Å
-    rank: int
-    ridge: float
-    energy_weight: float
-    force_weight: float
-    stress_weight: float
-    size_exponent: float
-    solver: SolverSettings | str  # or the name of its method
-    projection_samples: int
-    precision: Precision
-    seed: int
+    n_features: int  # size of the model: more are more accurate; memory and time grow with their square
+    method: Method  # kind of random features: "sorf" (fast transforms), "rff" or "orf"
+    sigma: float  # width of the kernel
+    n_transforms: int  # Hadamard transforms of SORF
+    chi_scaled: bool  # SORF: rows as long as those of a Gaussian matrix
+    paired: bool  # cosine and sine of the same frequency, instead of a cosine with a random phase
+    blocks: bool  # weights of its own for each element, instead of one vector for all
+    representation: Representation | str  # its settings or a name, such as "density" or "cosine-series"
+    cutoff: float  # radius in Å within which atoms see each other
+    rank: int  # principal axes of the environments that are kept for each element
+    ridge: float  # regularisation: larger for noisy labels
+    energy_weight: float  # of an energy beside a force component: larger for better energies and worse forces
+    force_weight: float  # of a force component
+    stress_weight: float  # of a component of the virial, which is stress × volume
+    size_exponent: float  # rows of energies and virials are divided by (number of atoms)^this
+    solver: SolverSettings | str  # its settings or a name: "automatic", "direct" or "iterative"
+    projection_samples: int  # environments of each element that determine the axes
+    precision: Precision  # of representation and features, "float32" or "float64"; equations are in float64
+    seed: int  # of all random draws: the same seed gives the same model
 
 
 def changed(recipe: Recipe, changes: RecipeChanges) -> Recipe:

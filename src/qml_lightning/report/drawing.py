@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -15,6 +16,7 @@ ROW = 19  # height of a series of ranges
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)
 # A histogram ends at so many times the distance from the median that nine of ten values keep.
 TAIL = 4.0
+LEAST = 1e-6  # part of the largest value at which an axis of ranges begins
 SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 FAINT = 'stroke="currentColor" stroke-opacity=".5"'
 FAINTER = 'stroke="currentColor" stroke-opacity=".12"'
@@ -32,15 +34,19 @@ def within(values: np.ndarray) -> tuple[float, float, int]:
     return low, high, int(((values < low) | (values > high)).sum())
 
 
-def histogram(values: np.ndarray, label: str, *, colour: str = "--one", bins: int = 40, caption: str = "") -> str:
+def histogram(
+    values: np.ndarray, label: str, *, colour: str = "--one", bins: int = 40, caption: str = "", lengths: bool = False
+) -> str:
     """Histogram as a drawing inside the page. Long tails are cut, which the caption tells.
 
-    Nothing if all values are the same.
+    `lengths`: the axis begins at zero. Nothing if all values are the same.
     """
     values = values[np.isfinite(values)]
     if len(values) == 0 or values.min() == values.max():
         return ""  # one bar would say nothing
     low, high, beyond = within(values)
+    if lengths:
+        low, beyond = 0.0, int((values > high).sum())
     heights, edges = np.histogram(values, bins=min(bins, max(5, len(values))), range=(low, high))
     tallest = max(1, int(heights.max()))
 
@@ -68,14 +74,17 @@ def histogram(values: np.ndarray, label: str, *, colour: str = "--one", bins: in
 
 
 def ranges(series: Mapping[str, np.ndarray], label: str) -> str:
-    """Median, half and nine tenths of the positive values of each series, below each other on a logarithmic axis.
+    """Median, half and nine tenths of the values of each series, below each other on a logarithmic axis.
 
-    Nothing if no series has a value.
+    It spans six powers of ten at most: smaller values stand at its left end. Nothing if no series has a value.
     """
-    kept = {name: values[np.isfinite(values) & (values > 0)] for name, values in series.items()}
-    kept = {name: np.log10(np.quantile(values, QUANTILES)) for name, values in kept.items() if len(values)}
-    if not kept:
+    kept = {name: np.abs(values[np.isfinite(values)]) for name, values in series.items()}
+    kept = {name: np.quantile(values, QUANTILES) for name, values in kept.items() if len(values)}
+    most = max((found[-1] for found in kept.values()), default=0.0)
+    if not most > 0:
         return ""
+    # forces that vanish by symmetry have errors of rounding, which would stretch the axis over 15 powers of ten
+    kept = {name: np.log10(np.maximum(found, LEAST * most)) for name, found in kept.items()}
     low, high = _span(np.concatenate(list(kept.values())))
     left = min(140, 14 + 7 * max(len(_cut(name)) for name in kept))
     bottom = TOP + ROW * len(kept)
@@ -102,6 +111,33 @@ def ranges(series: Mapping[str, np.ndarray], label: str) -> str:
     )
 
 
+@dataclass(frozen=True)
+class Axis:
+    """Values along a line of the drawing: by their logarithm, or from zero."""
+
+    low: float  # of the logarithms, or of the values
+    high: float
+    logarithmic: bool
+    start: float  # place of `low`
+    end: float
+
+    def place(self, value: float) -> float:
+        at = float(np.log10(value)) if self.logarithmic else value
+        return self.start + (self.end - self.start) * (at - self.low) / (self.high - self.low)
+
+    def ticks(self, wide: float = 0.0) -> list[tuple[float, str]]:
+        """Places and labels of round numbers. `wide`: width of a letter on a horizontal axis."""
+        length = abs(self.end - self.start)
+        found = _log_ticks(self.low, self.high, length, wide) if self.logarithmic else ticks(self.low, self.high, 5)
+        return [(self.place(value), (_power if self.logarithmic else _short)(value)) for value in found]
+
+
+def _axis(values: np.ndarray, logarithmic: bool, start: float, end: float) -> Axis:
+    """Axis that has room for some positive values."""
+    low, high = _span(np.log10(values)) if logarithmic else (0.0, 1.03 * float(values.max()))
+    return Axis(low, high, logarithmic, start, end)
+
+
 def curves(
     series: Mapping[str, tuple[np.ndarray, np.ndarray]],
     across: str,
@@ -109,43 +145,37 @@ def curves(
     *,
     caption: str = "",
     identity: bool = False,
+    logarithmic: bool = True,
 ) -> str:
-    """Points (x, y) of each series on logarithmic axes, joined by lines. `identity`: with the line y = x.
+    """Points (x, y) of each series, joined by lines, on logarithmic axes or on axes from zero.
 
-    Nothing if no series has two points; values that have no logarithm are left out.
+    `identity`: with the line y = x. Only positive values are drawn; nothing if no series has two points.
     """
     kept = {}
     for name, (x, y) in series.items():
         known = np.isfinite(x) & np.isfinite(y) & (x > 0) & (y > 0)
         order = np.flatnonzero(known)[np.argsort(x[known], kind="stable")]
         if len(order) > 1:
-            kept[name] = np.log10(x[order]), np.log10(y[order])
+            kept[name] = x[order], y[order]
     if not kept:
         return ""
     xs, ys = (np.concatenate([one[k] for one in kept.values()]) for k in (0, 1))
     if identity:
         xs = ys = np.concatenate([xs, ys])
-    (left, right), (low, high) = _span(xs), _span(ys)
-
-    def x_of(a: float) -> float:
-        return LEFT + (WIDTH - LEFT - RIGHT) * (a - left) / (right - left)
-
-    def y_of(b: float) -> float:
-        return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * (b - low) / (high - low)
-
+    horizontal = _axis(xs, logarithmic, LEFT, WIDTH - RIGHT)
+    vertical = _axis(ys, logarithmic, HEIGHT - BOTTOM, TOP)
     drawn = f'<path d="M{LEFT} {TOP}V{HEIGHT - BOTTOM}H{WIDTH - RIGHT}" fill="none" {FAINT}/>'
-    for tick in _log_ticks(left, right, WIDTH - LEFT - RIGHT, LETTER):
-        place = x_of(float(np.log10(tick)))
-        drawn += f'<path d="M{place:.1f} {TOP}V{HEIGHT - BOTTOM}" {FAINTER}/>'
-        drawn += _below(place, HEIGHT - BOTTOM + 15, _power(tick))
-    for tick in _log_ticks(low, high):
-        place = y_of(float(np.log10(tick)))
+    for place, text in horizontal.ticks(LETTER):
+        drawn += (
+            f'<path d="M{place:.1f} {TOP}V{HEIGHT - BOTTOM}" {FAINTER}/>{_below(place, HEIGHT - BOTTOM + 15, text)}'
+        )
+    for place, text in vertical.ticks():
         drawn += f'<path d="M{LEFT} {place:.1f}H{WIDTH - RIGHT}" {FAINTER}/>'
-        drawn += f'<text x="{LEFT - 5}" y="{place + 4:.1f}" text-anchor="end">{_power(tick)}</text>'
+        drawn += f'<text x="{LEFT - 5}" y="{place + 4:.1f}" text-anchor="end">{text}</text>'
     if identity:
         drawn += f'<path d="M{LEFT} {HEIGHT - BOTTOM}L{WIDTH - RIGHT} {TOP}" stroke-dasharray="4 3" {FAINT}/>'
     for colour, (x, y) in zip(COLOURS * len(kept), kept.values()):
-        places = [(f"{x_of(a):.1f}", f"{y_of(b):.1f}") for a, b in zip(x, y)]
+        places = [(f"{horizontal.place(float(a)):.1f}", f"{vertical.place(float(b)):.1f}") for a, b in zip(x, y)]
         path = " ".join(f"{a},{b}" for a, b in places)
         drawn += f'<polyline points="{path}" fill="none" stroke="var({colour})" stroke-width="1.5"/>'
         drawn += "".join(f'<circle cx="{a}" cy="{b}" r="3" fill="var({colour})"/>' for a, b in places)

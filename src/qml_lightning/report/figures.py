@@ -15,10 +15,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from ..datasets import Dataset
+    from ..model.baseline import Baseline
     from ..model.predictor import Prediction
 
 # Inches: two columns of a journal. Fonts are those that it prints.
-PANEL, FONT = 2.35, 8
+PANEL, HEIGHT, FONT = 2.35, 3.75, 8
+FLAT = 0.45  # height of a distribution by its width
 PRINT = 300  # dots per inch
 MOST = 1_000_000  # points in a panel, which are drawn as pixels
 # Points are drawn in layers of about so many, up to a number of layers: kinds take turns, so that none hides another.
@@ -26,19 +28,23 @@ LAYER, LAYERS = 40, 200
 MARKERS = "o^sDvP"  # kinds of points differ in shape as well as in colour
 
 
-def draw(data: Dataset, prediction: Prediction) -> Figure:
-    """Figure with a panel for each kind of label, and the distribution of its errors below."""
+def draw(data: Dataset, prediction: Prediction, baseline: Baseline | None = None) -> Figure:
+    """Figure with a panel for each kind of label, and the distribution of its errors below.
+
+    Energies of various compositions are shown past `baseline`.
+    """
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    made = plots(data, prediction, MOST)
+    made = plots(data, prediction, MOST, baseline=baseline)
     with mpl.rc_context({**STYLE, "font.size": FONT}):
-        figure = Figure(figsize=(PANEL * len(made), 1.55 * PANEL))
+        figure = Figure(figsize=(PANEL * len(made), HEIGHT))
         figure.set_layout_engine("constrained", w_pad=0.08, h_pad=0.06)  # ticks at an edge may stand out a little
-        panels = figure.subplots(2, len(made), squeeze=False, height_ratios=(2.2, 1))
+        panels = figure.subplots(2, len(made), squeeze=False, height_ratios=(1 / FLAT, 1))
         for column, plot in enumerate(made):
             _parity(panels[0][column], plot)
             _errors(panels[1][column], plot)
+        figure.align_xlabels()
     return figure
 
 
@@ -60,12 +66,11 @@ def _parity(axes: Axes, plot: dict[str, Any]) -> None:
             axes.plot(x[points], y[points], linestyle="none", **looks[at], **style)
     for one, look in zip(plot["kinds"], looks):
         axes.plot([], [], linestyle="none", label=one["name"], **look, **style)
-    axes.set(xlim=(low - room, high + room), ylim=(low - room, high + room), aspect="equal")
+    axes.set(xlim=(low - room, high + room), ylim=(low - room, high + room))
+    axes.set_box_aspect(1)  # as wide as the distribution below
     axes.set(xlabel=f"reference ({plot['unit']})", ylabel=f"predicted ({plot['unit']})")
     axes.locator_params(nbins=4)
-    axes.set_title(
-        f"{plot['words']}\nMAE {plot['scale'] * plot['mae']:.3g} {plot['errorUnit']}", fontsize=FONT, loc="left"
-    )
+    axes.set_title(f"{plot['words']}\nMAE {plot['told']}", fontsize=FONT, loc="left")
     if len(plot["kinds"]) > 1:
         axes.legend(fontsize=FONT - 1.5, markerscale=4 / size, handletextpad=0.1, borderaxespad=0.2, loc="lower right")
 
@@ -75,6 +80,7 @@ def _errors(axes: Axes, plot: dict[str, Any]) -> None:
     reach = max(map(abs, within(wrong)[:2])) or 1.0
     beyond = float((np.abs(wrong) > reach).mean())
     axes.hist(wrong, bins=41, range=(-reach, reach), color=COLOURS[0], linewidth=0)
+    axes.set_box_aspect(FLAT)
     axes.axvline(0.0, color=GREY, linewidth=0.7)
     axes.set(xlabel=f"error ({plot['errorUnit']})", ylabel="values")
     if beyond:  # inside the panel: a longer label would push it out of line with the others

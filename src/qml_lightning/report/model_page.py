@@ -17,8 +17,9 @@ from .card import QUANTITIES, best_trials, model_card, seconds_words, settings_o
 from .drawing import curves
 from .learning import learning_part
 from .page import columns, details, facts, page, paragraph, section, static, table, tiles
-from .points import Compared, compared, origin, plots, viewed, viewer_dataset, viewer_script
+from .points import Compared, compared, origin, plots
 from .spread import by_group, distributions, uncertainty
+from .viewer import viewed, viewer_dataset, viewer_script
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..model.predictor import Prediction
 
 WORST = 8  # structures in a table of the worst
+CLICK = "Click a point to see its structure, or go from one to the next with the arrow keys."
 WITHOUT_VIEWER = (
     "The 3D view was left out: chemiscope was not installed where this page was made "
     '(pip install "qml-lightning[report]").'
@@ -47,15 +49,16 @@ def model_page(
     """
     errors, metrics = compared(data, prediction), compare(data.structures, data.labels, prediction)
     title = f"{header['provenance'].get('data', {}).get('name', '') or 'Model'}: errors of a QML-Lightning potential"
-    worst = {kind: errors.worst(kind, WORST) for kind in ("energy", "force", "largest")}
+    worst = {kind: errors.worst(kind, WORST) for kind in ("energy", "force", "stress", "largest")}
     script = viewer_script()
-    content = _content(data, prediction, errors, worst, title, with_viewer=script is not None)
+    made = plots(data, prediction, baseline=potential.baseline)
+    content = {"plots": made, **_content(data, prediction, errors, worst, title, with_viewer=script is not None)}
     explained = {symbol(z): float(part) for z, part in zip(potential.elements, potential.projection.explained)}
     body = [
         f"<h1>{html.escape(title)}</h1>",
         paragraph(f"{data.source.name}: {origin(potential, data)}.", "soft"),
         _tiles(metrics),
-        _explorer(content["plots"], script is not None),
+        _explorer(made, script is not None),
         section("Worst structures", _worst(data, errors, worst)),
         section("Errors", columns(_errors(metrics), by_group(data, errors))),
         section("Distributions of errors", distributions(data, prediction, errors)),
@@ -116,6 +119,7 @@ def _content(
         "group": [] if data.groups is None else [str(name) for name in data.groups],
         "energy error": [_unit("energy_per_atom", value) for value in errors.energy],
         "force MAE": [_unit("forces", value) for value in errors.force],
+        "stress MAE": [_unit("stress", value) for value in errors.stress],
         "largest force error": [
             f"{_unit('forces', value)} on atom {atom} ({symbol(int(numbers[bounds[s] + atom]))})" if atom >= 0 else ""
             for s, (value, atom) in enumerate(zip(errors.largest, errors.atom.tolist()))
@@ -129,7 +133,6 @@ def _content(
     first = next((found[0] for found in worst.values() if found), 0)
     which = viewed(data, [s for found in worst.values() for s in found]) if with_viewer else []
     return {
-        "plots": plots(data, prediction),
         "structures": n,
         "first": first,
         "facts": {name: values for name, values in words.items() if any(values)},
@@ -149,11 +152,14 @@ def _explorer(made: Sequence[dict[str, Any]], with_viewer: bool) -> str:
         for at, plot in enumerate(made)
     )
     places = '<b id="viewer-name"></b>' + "".join(f'<div id="viewer{end}"></div>' for end in ("", "-info", "-meta"))
+    zero = ""
+    if made and made[0]["words"].endswith("elements"):
+        zero = " Energies are shown less the reference energies of the elements, as compositions differ."
     note = "" if with_viewer else html.escape(WITHOUT_VIEWER)
     seen = f'{places if with_viewer else ""}<p id="viewer-note" class="soft">{note}</p>'
     return (
         '<section id="explorer"><h2>Predictions against references</h2>'
-        f"{paragraph('Click a point to see its structure, or go from one to the next with the arrow keys.', 'soft')}"
+        f"{paragraph(CLICK + zero, 'soft')}"
         f'<div class="explorer"><div class="panel"><div class="tabs"><div role="tablist">{tabs}</div>'
         '<button id="errors" aria-pressed="false">Show errors</button></div>'
         '<canvas id="plot" class="plot" tabindex="0" role="img" aria-label="Predictions against references"></canvas>'
@@ -163,7 +169,11 @@ def _explorer(made: Sequence[dict[str, Any]], with_viewer: bool) -> str:
 
 
 def _worst(data: Dataset, errors: Compared, worst: dict[str, list[int]]) -> str:
-    known = {"energy": ("energy error (meV/atom)", "energy_per_atom"), "force": ("force MAE (meV/Å)", "forces")}
+    known = {
+        "energy": ("energy error (meV/atom)", "energy_per_atom"),
+        "force": ("force MAE (meV/Å)", "forces"),
+        "stress": ("stress MAE (GPa)", "stress"),
+    }
     known = {kind: words for kind, words in known.items() if worst[kind]}
     names = ("structure", *(("group",) if data.groups is not None else ()))
     head = "".join(f"<th>{name}</th>" for name in names)
@@ -174,7 +184,7 @@ def _worst(data: Dataset, errors: Compared, worst: dict[str, list[int]]) -> str:
             _worst_row(data, errors, s, {quantity: getattr(errors, one)[s] for one, (_, quantity) in known.items()})
             for s in worst[kind]
         )
-        title = {"energy": "By energy per atom", "force": "By mean force error"}[kind]
+        title = {"energy": "By energy per atom", "force": "By mean force error", "stress": "By mean stress error"}[kind]
         made = f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         parts.append(f"<h3>{title}</h3><div class=scroll>{made}</div>")
     return columns(*parts)

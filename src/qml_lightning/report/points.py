@@ -1,11 +1,9 @@
-"""Points of the plots of a report, errors of each structure, and the structures for a 3D view, ready for JSON."""
+"""Points of the plots of a report, and errors of each structure, ready for JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,15 +14,15 @@ from ..atoms.dataset import Dataset
 from ..atoms.fingerprints import geometry_fingerprints, shared_with
 from ..atoms.structures import VOIGT
 from ..atoms.units import GPA
+from ..model.baseline import Baseline
+from ..model.metrics import SCALES, UNITS, with_unit
 from ..model.potential import Model
 from ..model.predictor import Prediction
+from .card import symbol
+from .drawing import COLOURS
 
 # At most this many points in one plot: more would only make the file larger. The worst ones are always among them.
 MOST_POINTS = 20_000
-# Atoms of all structures in the 3D view: about 25 bytes each in the file.
-MOST_ATOMS = 200_000
-# Colours of successive kinds of points, as names of the style of a page.
-COLOURS = ("--one", "--two", "--three", "--four", "--five", "--six")
 
 
 @dataclass(frozen=True)
@@ -33,6 +31,7 @@ class Compared:
 
     energy: np.ndarray  # (structures,) eV per atom, prediction − reference
     force: np.ndarray  # (structures,) mean absolute error of the components, eV/Å
+    stress: np.ndarray  # (structures,) mean absolute error of the components, eV/Å³
     largest: np.ndarray  # (structures,) length of the largest error of a force, eV/Å
     atom: np.ndarray  # (structures,) atom with that error, counted in its structure; −1 if there is none
 
@@ -59,7 +58,15 @@ def compared(data: Dataset, prediction: Prediction) -> Compared:
         for s, part in enumerate(length.split(structures.counts.tolist())):
             if bool(part.isfinite().all()):
                 largest[s], atom[s] = float(part.max()), int(part.argmax())
-    return Compared(energy, force, largest, atom)
+    stress = np.full(n, np.nan)
+    if labels.stress is not None and prediction.stress is not None:
+        stress = voigt(prediction.stress - labels.stress).abs().mean(1).numpy()
+    return Compared(energy, force, stress, largest, atom)
+
+
+def voigt(tensors: Tensor) -> Tensor:
+    """Components of symmetric tensors, (n, 6)."""
+    return torch.stack([tensors[:, a, b] for a, b in VOIGT], 1)
 
 
 def origin(potential: Model, data: Dataset) -> str:
@@ -73,10 +80,13 @@ def origin(potential: Model, data: Dataset) -> str:
     return f"{n} structures, {seen:,} of them training structures" if seen else f"{n} structures not seen in training"
 
 
-def plots(data: Dataset, prediction: Prediction, most: int = MOST_POINTS) -> list[dict[str, Any]]:
+def plots(
+    data: Dataset, prediction: Prediction, most: int = MOST_POINTS, *, baseline: Baseline | None = None
+) -> list[dict[str, Any]]:
     """Plots of predictions against references: energies, forces by element, stress; those that have labels.
 
-    Each has at most `most` points; its mean absolute error is that of all values.
+    Each has at most `most` points; its mean absolute error is that of all values. Of structures with various
+    compositions, energies are shown past `baseline`: else their differences of 1000 eV would hide all errors.
     """
     structures, labels = data.structures, data.labels
     owner = structures.structure_of_atom.numpy()
@@ -84,13 +94,11 @@ def plots(data: Dataset, prediction: Prediction, most: int = MOST_POINTS) -> lis
     if labels.energies is not None:
         varied = bool((structures.counts != structures.counts[0]).any())
         scale = structures.counts.double() if varied else torch.ones(len(data), dtype=torch.float64)
-        x, y = (labels.energies / scale).numpy(), (prediction.energies / scale).numpy()
-        zero = float(np.nanmedian(x))  # the zero of an energy is arbitrary: show only how it varies
-        words = "energy per atom − median" if varied else "energy − median"
+        zero, less = zero_of(data, baseline, scale)
+        x, y = ((energies / scale - zero).numpy() for energies in (labels.energies, prediction.energies))
+        words = f"{'energy per atom' if varied else 'energy'} − {less}"
         units = ("eV/atom", "meV/atom", 1e3) if varied else ("eV", "meV", 1e3)
-        made.append(
-            _plot("energy", words, units, (x - zero, y - zero), np.arange(len(data)), None, _groups(data), most)
-        )
+        made.append(_plot("energy", words, units, (x, y), np.arange(len(data)), None, _groups(data), most))
     if labels.forces is not None and prediction.forces is not None:
         x, y = labels.forces.numpy().ravel(), prediction.forces.numpy().ravel()
         atoms = np.arange(structures.n_atoms) - structures.offsets[:-1].numpy()[owner]
@@ -99,15 +107,22 @@ def plots(data: Dataset, prediction: Prediction, most: int = MOST_POINTS) -> lis
                   np.repeat(atoms, 3), _elements(structures.numbers), most)
         )  # fmt: skip
     if labels.stress is not None and prediction.stress is not None:
-        x, y = (
-            torch.stack([t[:, a, b] for a, b in VOIGT], 1).numpy().ravel() / GPA
-            for t in (labels.stress, prediction.stress)
-        )
+        x, y = (voigt(t).numpy().ravel() / GPA for t in (labels.stress, prediction.stress))
         each = np.repeat(np.arange(len(data)), len(VOIGT))
         made.append(
             _plot("stress", "stress component", ("GPa", "GPa", 1.0), (x, y), each, None, _groups(data, 6), most)
         )
     return made
+
+
+def zero_of(data: Dataset, baseline: Baseline | None, scale: Tensor) -> tuple[Tensor, str]:
+    """Zero of the energies that are shown, which is arbitrary, for each structure; and its name."""
+    if baseline is not None:
+        zero = baseline.total(data.structures) / scale
+        if float(zero.max() - zero.min()) > 1e-6:  # compositions differ
+            return zero, "elements"
+    assert data.labels.energies is not None
+    return (data.labels.energies / scale).nanmedian().expand(len(data)), "median"
 
 
 def _groups(data: Dataset, times: int = 1) -> tuple[list[str], np.ndarray]:
@@ -123,14 +138,17 @@ def _groups(data: Dataset, times: int = 1) -> tuple[list[str], np.ndarray]:
     )
 
 
+def by_frequency(numbers: Tensor) -> list[int]:
+    """Elements, most frequent first: the order of their colours."""
+    found, counts = numbers.unique(return_counts=True)
+    return [int(z) for z in found[counts.argsort(descending=True, stable=True)]]
+
+
 def _elements(numbers: Tensor) -> tuple[list[str], np.ndarray]:
     """Symbols of elements, most frequent first, and the number of the symbol of each force component."""
-    from ase.data import chemical_symbols
-
-    found, counts = numbers.unique(return_counts=True)
-    order = found[counts.argsort(descending=True, stable=True)].tolist()
+    order = by_frequency(numbers)
     place = {z: at for at, z in enumerate(order)}
-    return [chemical_symbols[z] for z in order], np.repeat([place[z] for z in numbers.tolist()], 3)
+    return [symbol(z) for z in order], np.repeat([place[z] for z in numbers.tolist()], 3)
 
 
 def _plot(
@@ -154,6 +172,7 @@ def _plot(
         drawn = np.random.default_rng(0).permutation(len(rest))[: most - len(worst)]
         kept = np.sort(np.concatenate([worst, rest[drawn]]))
     names, kind = kinds
+    quantity = next(one for one, unit in UNITS.items() if unit == units[1])
     return {
         "name": name,
         "words": words,
@@ -162,55 +181,11 @@ def _plot(
         "scale": units[2],
         "total": total,
         "mae": mae,
+        "told": with_unit(quantity, units[2] * mae / SCALES[quantity]),
         "x": [round(float(v), 5) for v in x[kept]],
         "y": [round(float(v), 5) for v in y[kept]],
         "structure": owner[kept].tolist(),
         "atom": None if atom is None else atom[kept].tolist(),
         "kind": kind[kept].tolist(),
         "kinds": [{"name": one, "colour": COLOURS[at % len(COLOURS)]} for at, one in enumerate(names)],
-    }
-
-
-def viewer_script() -> str | None:
-    """Source of chemiscope's viewer, from its package; None if that is not installed."""
-    spec = find_spec("chemiscope")
-    if spec is None or spec.origin is None:
-        return None
-    path = Path(spec.origin).parent / "sphinx" / "static" / "chemiscope.min.js"
-    return path.read_text(encoding="utf-8") if path.is_file() else None
-
-
-def viewed(data: Dataset, first: Sequence[int]) -> list[int]:
-    """Structures for the 3D view in order: all of them, or as many as the file may hold, `first` among them."""
-    counts = data.structures.counts.numpy()
-    order = [*dict.fromkeys(first), *(s for s in range(len(data)) if s not in set(first))]
-    inside = np.cumsum(counts[order]) <= MOST_ATOMS
-    return sorted(int(s) for s, kept in zip(order, inside) if kept)
-
-
-def viewer_dataset(data: Dataset, errors: Compared, which: Sequence[int], name: str) -> dict[str, Any]:
-    """Structures and their errors in the format of chemiscope."""
-    from ase.data import chemical_symbols
-
-    structures, listed = data.structures, []
-    for s in which:
-        own = slice(int(structures.offsets[s]), int(structures.offsets[s + 1]))
-        x, y, z = structures.positions[own].numpy().round(3).T.tolist()
-        symbols = [chemical_symbols[n] for n in structures.numbers[own].tolist()]
-        one: dict[str, Any] = {"size": len(symbols), "names": symbols, "x": x, "y": y, "z": z}
-        if bool(structures.periodic[s].any()):
-            one["cell"] = structures.cells[s].numpy().round(4).ravel().tolist()
-        listed.append(one)
-    values = {"energy error": (errors.energy, "meV/atom"), "force MAE": (errors.force, "meV/Å")}
-    properties = {
-        key: {"target": "structure", "values": [round(1e3 * float(v), 3) for v in numbers[list(which)]], "units": unit}
-        for key, (numbers, unit) in values.items()
-        if np.isfinite(numbers[list(which)]).all()
-    }
-    properties["structure"] = {"target": "structure", "values": list(which)}
-    return {
-        "meta": {"name": name},
-        "structures": listed,
-        "properties": properties,
-        "settings": {"target": "structure", "structure": [{"bonds": True, "spaceFilling": False, "unitCell": True}]},
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import cycle
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,9 +10,9 @@ import numpy as np
 from ..model.metrics import SCALES, UNITS, WORDS, shown
 from ..study.calibration import calibrated_with, sparsified
 from .card import symbol
-from .drawing import curves, histogram, ranges
-from .page import columns, paragraph, table
-from .points import Compared
+from .drawing import COLOURS, curves, histogram, ranges
+from .page import columns, details, paragraph, table
+from .points import Compared, by_frequency, voigt
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
@@ -24,33 +25,40 @@ MOST_GROUPS = 24  # in a drawing; the table has all
 
 def by_group(data: Dataset, errors: Compared) -> str:
     """Mean absolute errors of each group (config_type); nothing if there are none."""
-    counts, rows = data.structures.counts.numpy(), []
-    for name, own in _groups(data).items():
-        energy, force = errors.energy[own], errors.force[own]
-        known = [np.isfinite(energy), np.isfinite(force)]
-        found = (
-            shown("energy_per_atom", float(np.abs(energy[known[0]]).mean())) if known[0].any() else "",
-            shown("forces", float(np.average(force[known[1]], weights=counts[own][known[1]])))
-            if known[1].any()
-            else "",
-        )
-        rows.append((name, f"{int(own.sum()):,}", *found))
-    heads = ("group", "structures", "energy MAE (meV/atom)", "force MAE (meV/Å)")
-    return "<h3>By group (config_type)</h3>" + table(heads, rows, right=(1, 2, 3)) if rows else ""
+    groups, atoms = _groups(data), data.structures.counts.numpy()
+    if not groups:
+        return ""
+    columns_of = {
+        "energy_per_atom": (errors.energy, np.ones(len(data))),
+        "forces": (errors.force, atoms),
+        "stress": (errors.stress, np.ones(len(data))),
+    }
+    columns_of = {quantity: one for quantity, one in columns_of.items() if np.isfinite(one[0]).any()}
+    rows = []
+    for name, own in groups.items():
+        cells = [name, f"{int(own.sum()):,}"]
+        for quantity, (wrong, weights) in columns_of.items():
+            known = own & np.isfinite(wrong)
+            mean = float(np.average(np.abs(wrong[known]), weights=weights[known])) if known.any() else None
+            cells.append("" if mean is None else shown(quantity, mean))
+        rows.append(cells)
+    heads = ("group", "structures", *(f"{WORDS[quantity]} MAE ({UNITS[quantity]})" for quantity in columns_of))
+    return "<h3>By group (config_type)</h3>" + table(heads, rows, right=range(1, len(heads)))
 
 
 def distributions(data: Dataset, prediction: Prediction, errors: Compared) -> str:
-    """Histograms of the errors of energies, and of forces by element; and how far those of each group reach."""
-    parts = [histogram(1e3 * errors.energy, "energy error (meV/atom)", colour="--one")]
+    """Histograms of the errors of energies, forces by element and stress; and how far those of each group reach."""
+    parts = [histogram(1e3 * errors.energy, "energy error (meV/atom)", colour="--soft")]
     wrong = np.full(data.structures.n_atoms, np.nan)
     if data.labels.forces is not None and prediction.forces is not None:
         wrong = 1e3 * (prediction.forces - data.labels.forces).norm(dim=1).numpy()
-        numbers = data.structures.numbers.numpy()
-        for at, z in enumerate(data.structures.elements):
-            colour = ("--two", "--three", "--four", "--five", "--six")[at % 5]
-            parts.append(
-                histogram(wrong[numbers == z], f"length of the force error on {symbol(z)} (meV/Å)", colour=colour)
-            )
+        numbers = data.structures.numbers
+        for z, colour in zip(by_frequency(numbers), cycle(COLOURS)):  # colours of the plot of forces
+            words = f"length of the force error on {symbol(z)} (meV/Å)"
+            parts.append(histogram(wrong[(numbers == z).numpy()], words, colour=colour, lengths=True))
+    if data.labels.stress is not None and prediction.stress is not None:
+        stress = voigt(prediction.stress - data.labels.stress).numpy().ravel()
+        parts.append(histogram(SCALES["stress"] * stress, "error of a stress component (GPa)", colour="--soft"))
     owner, groups = data.structures.structure_of_atom.numpy(), _groups(data)
     shown_groups = dict(sorted(groups.items(), key=lambda one: -int(one[1].sum()))[:MOST_GROUPS])
     names = [name for name in groups if name in shown_groups]
@@ -77,48 +85,51 @@ def uncertainty(data: Dataset, prediction: Prediction) -> str:
         wrong = (prediction.energies - labels.energies).numpy() / n
         told = prediction.energy_uncertainty.numpy() / n
         parts.append(_against("energy_per_atom", "structures", wrong[:, None], told))
-    text = "In bins by the predicted standard deviation: it should be the RMSE, and 68 % of the errors within it."
-    return paragraph(text, "soft") + "".join(parts) if any(parts) else ""
+    return "".join(parts)
 
 
 def _against(quantity: str, things: str, wrong: np.ndarray, told: np.ndarray) -> str:
     """RMSE against predicted deviations, drawn and as a table. `wrong` (n, components), `told` (n,)."""
     known = np.isfinite(wrong).all(1) & np.isfinite(told)
     order = np.flatnonzero(known)[np.argsort(told[known], kind="stable")]
+    if len(order) == 0:
+        return ""
     rows, deviations, errors = [], [], []
-    for part in np.array_split(order, min(BINS, len(order)) or 1):
+    for part in np.array_split(order, min(BINS, len(order))):
         rmse, deviation = float(np.sqrt(np.square(wrong[part]).mean())), float(told[part].mean())
         deviations.append(SCALES[quantity] * deviation)
         errors.append(SCALES[quantity] * rmse)
         within = float((np.abs(wrong[part]) <= told[part, None]).mean())
         rows.append((f"{len(part):,}", shown(quantity, deviation), shown(quantity, rmse), f"{within:.0%}"))
-    unit = UNITS[quantity]
-    points = {"": (np.array(deviations), np.array(errors))}
+    unit, title = UNITS[quantity], {"forces": "Forces", "energy_per_atom": "Energies"}[quantity]
     drawn = curves(
-        points, f"predicted ({unit})", f"{WORDS[quantity]} RMSE ({unit})",
-        caption="On the dashed line, the uncertainty is the error.", identity=True,
+        {"": (np.array(deviations), np.array(errors))}, f"predicted ({unit})", f"{WORDS[quantity]} RMSE ({unit})",
+        caption=f"{things.capitalize()} in bins by their predicted standard deviation. On the dashed line, it is the "
+        "error.",
+        identity=True,
     )  # fmt: skip
     heads = (things, f"predicted ({unit})", f"RMSE ({unit})", "errors within")
-    against = columns(drawn, table(heads, rows, right=range(4)))
-    return against + (_judged(things, wrong[order], told[order]) if len(order) >= FEWEST_JUDGED else "")
+    judged, ranked = _judged(things, wrong[order], told[order]) if len(order) >= FEWEST_JUDGED else ("", "")
+    bins = details("Numbers of the bins", table(heads, rows, right=range(4)))
+    return f"<h3>{title}</h3>{judged}{columns(drawn, ranked)}{bins}"
 
 
-def _judged(things: str, wrong: np.ndarray, told: np.ndarray) -> str:
+def _judged(things: str, wrong: np.ndarray, told: np.ndarray) -> tuple[str, str]:
     """Coverage, miscalibration and likelihood in words, and the sparsification curve."""
     if not (told > 0).all() or not np.abs(wrong).max() > 0:
-        return ""
+        return "", ""
     found, kept = calibrated_with(wrong, told), np.arange(1, 1 + len(told)) / len(told)
     shown_at = np.unique(np.linspace(len(told) // 20, len(told) - 1, 20).astype(int))
     names = ("by predicted uncertainty", "by error: the best ranking")
     lines = zip(names, sparsified(np.linalg.norm(wrong, axis=1), told), strict=True)
     text = (
         f"{found.within_1:.0%} of the errors lie within one standard deviation and {found.within_2:.0%} within two; of "
-        f"normal errors 68 % and 95 % would. Miscalibration: {100 * found.miscalibration:.1f} points. Log-likelihood: "
+        f"normal errors 68% and 95% would. Miscalibration: {100 * found.miscalibration:.1f} points. Log-likelihood: "
         f"{found.likelihood_gain:+.2f} for each error beside one deviation for all."
-    )
+    ).replace("-", "−")
     drawn = curves(
         {name: (kept[shown_at], line[shown_at]) for name, line in lines},
         f"part of the {things} that is kept", "mean error, as a part of that of all",
-        caption="Sparsification: the most uncertain are left out first.",
+        caption="Sparsification: the most uncertain are left out first.", logarithmic=False,
     )  # fmt: skip
-    return paragraph(text) + drawn
+    return paragraph(text), drawn

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 import numpy as np
+import torch
 
 from ..api import header_of
 from ..exact import ExactRecipe
@@ -19,7 +20,7 @@ from ..model.metrics import Metrics, compare, error_lines
 from .figures import PRINT
 from .figures import draw as draw_figure
 from .model_page import model_page
-from .points import origin
+from .points import origin, zero_of
 from .style import COLOURS, GREY, STYLE, check_figure, image
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
     from ..datasets import Dataset
     from ..exact import ExactPotential
+    from ..model.baseline import Baseline
     from ..model.potential import Model, Potential
     from ..model.predictor import Prediction
 
@@ -72,7 +74,8 @@ def write_report(
     if path.suffix.lower() == ".html":
         page = model_page(potential, data, prediction, header_of(potential), curve=curve, seconds=seconds).encode()
     else:
-        page = image(draw_figure(data, prediction), path.suffix[1:].lower(), PRINT)
+        figure = draw_figure(data, prediction, potential.baseline)
+        page = image(figure, path.suffix[1:].lower(), PRINT)
     write_atomically(path, page, overwrite=overwrite)
 
 
@@ -106,7 +109,7 @@ def draw(potential: Potential | ExactPotential, data: Dataset, prediction: Predi
             for left in (0.1, 0.6)
         ]
         figure.text(0.02, 0.965, _title(potential), fontsize=12, fontweight="bold")
-        _energies(*panels[0], data, prediction)
+        _energies(*panels[0], data, prediction, potential.baseline)
         _forces(*panels[1], data, prediction)
         _errors(figure.add_axes((0.02, 0.045, 0.44, 0.28)), metrics, origin(potential, data))
         _facts(figure.add_axes((0.52, 0.045, 0.46, 0.28)), potential)
@@ -121,16 +124,16 @@ def _title(potential: Potential | ExactPotential) -> str:
     return f"QML-Lightning: {name}" if name else "QML-Lightning"
 
 
-def _energies(parity: Axes, error: Axes, data: Dataset, prediction: Prediction) -> None:
+def _energies(parity: Axes, error: Axes, data: Dataset, prediction: Prediction, baseline: Baseline) -> None:
     if data.labels.energies is None:
         _absent(parity, error, "no energies to compare with")
         return
     per_atom = bool((data.structures.counts != data.structures.counts[0]).any())
-    scale = data.structures.counts.double() if per_atom else 1.0
-    x, y = (data.labels.energies / scale).numpy(), (prediction.energies / scale).numpy()
-    zero = np.nanmedian(x)  # the zero of an energy is arbitrary: show only how it varies
-    _points(parity, error, x - zero, y - zero, COLOURS[0], "")
-    _finish(parity, error, "energy per atom − median" if per_atom else "energy − median", "eV")
+    scale = data.structures.counts.double() if per_atom else torch.ones(len(data), dtype=torch.float64)
+    zero, less = zero_of(data, baseline, scale)
+    x, y = ((energies / scale - zero).numpy() for energies in (data.labels.energies, prediction.energies))
+    _points(parity, error, x, y, COLOURS[0], "")
+    _finish(parity, error, f"{'energy per atom' if per_atom else 'energy'} − {less}", "eV")
 
 
 def _forces(parity: Axes, error: Axes, data: Dataset, prediction: Prediction) -> None:

@@ -60,7 +60,9 @@
     }
     to.textAlign = "center";
     to.fillStyle = ink;
-    to.fillText("reference " + plot.words + " (" + plot.unit + ")", (MARGIN.left + width - MARGIN.right) / 2, height - 8);
+    // the last number is the most room for the words: on a phone long ones become narrower
+    to.fillText("reference " + plot.words + " (" + plot.unit + ")", (MARGIN.left + width - MARGIN.right) / 2, height - 8,
+      width - MARGIN.left - MARGIN.right);
     to.save();
     to.translate(14, (height - MARGIN.bottom + MARGIN.top) / 2);
     to.rotate(-Math.PI / 2);
