@@ -120,6 +120,7 @@ def test_uncertainties_stand_beside_the_errors_where_predictions_have_them(judge
     assert part.count('<td class="number">100%') == 8  # every component is within the largest of its atom
     assert "100% within two" in part
     assert "Sparsification" in part
+    assert "Log-likelihood: " in part
     energies = (prediction.energies - data.labels.energies).abs() / 2
     page = model_page(potential, data, replace(prediction, energy_uncertainty=energies), header_of(potential))
     part = page.partition("Uncertainty against error")[2].partition("</section>")[0]
@@ -137,7 +138,9 @@ def test_errors_are_spread_by_element_and_by_group(judged):
     for name in ("Cu", "Au"):
         drawn = part.partition(f"force error on {name}")[2].partition("</figure>")[0]
         assert f"var({colours[name]})" in drawn
-    assert "stress MAE (GPa)" in page.partition("Worst structures")[2]
+    worst = page.partition("Worst structures")[2].partition("</section>")[0]
+    assert [worst.count(words) for words in ("energy error (meV", "force MAE (meV", "stress MAE (GPa)")] == [1, 1, 1]
+    assert "stress (GPa)" in page.partition("MAE by group")[2]
     alone = model_page(potential, replace(data, groups=None), prediction, header_of(potential))
     assert "By group" not in alone.partition("Distributions of errors")[2].partition("</section>")[0]
 

@@ -82,16 +82,18 @@ def _drawn(values: Distribution | None, label: str, colour: str = "--one") -> st
 
 
 def _extremes(word: str, found: Sequence[Extreme], unit: str) -> str:
-    return table((f"{word} ({unit})", "where"), [(f"{one.value:.4g}", one.where) for one in found], right=(0,))
+    rows = [(f"{one.value:.4g}".replace("-", "−"), one.where) for one in found]
+    return table((f"{word} ({unit})", "where"), rows, right=(0,))
 
 
 def _references(s: Statistics) -> str:
     if not s.references:
         return ""
-    rows = {symbol: f"{energy:.4f} eV" for symbol, energy in s.references.items()}
+    advice, _, option = references_advice(s).partition("--reference-energies=")
+    rows = {symbol: f"{energy:.4f} eV".replace("-", "−") for symbol, energy in s.references.items()}
     return (
         f"<h3>Suggested reference energies</h3>{paragraph(s.references_from, 'soft')}{facts(rows)}"
-        f"{paragraph(references_advice(s), 'soft')}"
+        f"{paragraph(advice, 'soft')}{f'<pre class=scroll>--reference-energies={option}</pre>' if option else ''}"
     )
 
 
@@ -128,7 +130,7 @@ def _shortest(s: Statistics) -> str:
 def _numbers(s: Statistics) -> str:
     return table(
         ("", "mean", "std. dev.", "smallest", "5 %", "median", "95 %", "largest", "unit"),
-        number_rows(s),
+        [tuple(cell.replace("-", "−") for cell in row) for row in number_rows(s)],
         right=range(1, 8),
     )
 

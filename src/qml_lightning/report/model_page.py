@@ -176,12 +176,14 @@ def _worst(data: Dataset, errors: Compared, worst: dict[str, list[int]]) -> str:
     }
     known = {kind: words for kind, words in known.items() if worst[kind]}
     names = ("structure", *(("group",) if data.groups is not None else ()))
-    head = "".join(f"<th>{name}</th>" for name in names)
-    head += "".join(f"<th class=number>{name}</th>" for name, _ in known.values())
     parts = []
     for kind in known:
+        # three tables beside each other have room for one error each; a click shows all of a structure
+        listed = known if len(known) < 3 else {kind: known[kind]}
+        head = "".join(f"<th>{name}</th>" for name in names)
+        head += "".join(f"<th class=number>{name}</th>" for name, _ in listed.values())
         rows = "".join(
-            _worst_row(data, errors, s, {quantity: getattr(errors, one)[s] for one, (_, quantity) in known.items()})
+            _worst_row(data, errors, s, {quantity: getattr(errors, one)[s] for one, (_, quantity) in listed.items()})
             for s in worst[kind]
         )
         title = {"energy": "By energy per atom", "force": "By mean force error", "stress": "By mean stress error"}[kind]

@@ -71,13 +71,13 @@ def voigt(tensors: Tensor) -> Tensor:
 
 def origin(potential: Model, data: Dataset) -> str:
     """Number of structures, and whether the model was trained on them, as far as fingerprints tell."""
-    n = f"{len(data):,}"
+    n, things = f"{len(data):,}", "structure" if len(data) == 1 else "structures"
     if potential.trained_on is None:
-        return f"{n} structures"
+        return f"{n} {things}"
     seen = len(shared_with(geometry_fingerprints(data.structures), potential.trained_on))
     if seen == len(data):
-        return f"{n} training structures"
-    return f"{n} structures, {seen:,} of them training structures" if seen else f"{n} structures not seen in training"
+        return f"{n} training {things}"
+    return f"{n} {things}, {seen:,} of them training structures" if seen else f"{n} {things} not seen in training"
 
 
 def plots(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..model.metrics import SCALES, UNITS, WORDS, shown
+from ..model.metrics import SCALES, UNITS, WORDS, heading, shown
 from ..study.calibration import calibrated_with, sparsified
 from .card import symbol
 from .drawing import COLOURS, curves, histogram, ranges
@@ -42,8 +42,8 @@ def by_group(data: Dataset, errors: Compared) -> str:
             mean = float(np.average(np.abs(wrong[known]), weights=weights[known])) if known.any() else None
             cells.append("" if mean is None else shown(quantity, mean))
         rows.append(cells)
-    heads = ("group", "structures", *(f"{WORDS[quantity]} MAE ({UNITS[quantity]})" for quantity in columns_of))
-    return "<h3>By group (config_type)</h3>" + table(heads, rows, right=range(1, len(heads)))
+    heads = ("group", "structures", *(heading(quantity) for quantity in columns_of))
+    return "<h3>MAE by group (config_type)</h3>" + table(heads, rows, right=range(1, len(heads)))
 
 
 def distributions(data: Dataset, prediction: Prediction, errors: Compared) -> str:
@@ -120,13 +120,14 @@ def _judged(things: str, wrong: np.ndarray, told: np.ndarray) -> tuple[str, str]
         return "", ""
     found, kept = calibrated_with(wrong, told), np.arange(1, 1 + len(told)) / len(told)
     shown_at = np.unique(np.linspace(len(told) // 20, len(told) - 1, 20).astype(int))
+    gain = f"{found.likelihood_gain:+.2f}".replace("-", "−")
     names = ("by predicted uncertainty", "by error: the best ranking")
     lines = zip(names, sparsified(np.linalg.norm(wrong, axis=1), told), strict=True)
     text = (
         f"{found.within_1:.0%} of the errors lie within one standard deviation and {found.within_2:.0%} within two; of "
         f"normal errors 68% and 95% would. Miscalibration: {100 * found.miscalibration:.1f} points. Log-likelihood: "
-        f"{found.likelihood_gain:+.2f} for each error beside one deviation for all."
-    ).replace("-", "−")
+        f"{gain} for each error beside one deviation for all."
+    )
     drawn = curves(
         {name: (kept[shown_at], line[shown_at]) for name, line in lines},
         f"part of the {things} that is kept", "mean error, as a part of that of all",

@@ -133,7 +133,7 @@ def _energies(parity: Axes, error: Axes, data: Dataset, prediction: Prediction, 
     zero, less = zero_of(data, baseline, scale)
     x, y = ((energies / scale - zero).numpy() for energies in (data.labels.energies, prediction.energies))
     _points(parity, error, x, y, COLOURS[0], "")
-    _finish(parity, error, f"{'energy per atom' if per_atom else 'energy'} − {less}", "eV")
+    _finish(parity, error, f"{'energy per atom' if per_atom else 'energy'} − {less}", "eV/atom" if per_atom else "eV")
 
 
 def _forces(parity: Axes, error: Axes, data: Dataset, prediction: Prediction) -> None:

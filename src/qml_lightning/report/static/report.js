@@ -107,7 +107,7 @@
     const shown = plot.x.length < plot.total ? plot.x.length.toLocaleString("en") + " of " : "";
     const n = document.createElement("span");
     n.className = "soft";
-    n.textContent = shown + plot.total.toLocaleString("en") + " values";
+    n.textContent = shown + plot.total.toLocaleString("en") + (plot.total === 1 ? " value" : " values");
     at.append(n);
   }
 
