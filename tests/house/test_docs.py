@@ -85,9 +85,10 @@ def test_commands_that_are_only_shown_could_be_given_so(page):
 
     program = typer.main.get_command(app)
     shown = "\n".join(block.code for block in _blocks(page) if block.language in SHOWN)
-    found = re.findall(r"^.*?qml[-_]lightning ((?:\S|[^\S\n])*)$", re.sub(r"\\\n\s*", " ", shown), re.MULTILINE)
+    found = re.findall(r"^.*?qml[-_]lightning ((?:\S|[^\S\n])*)$", re.sub(r" *\\\n\s*", " ", shown), re.MULTILINE)
     found += re.findall(r"`qml-lightning ([^`]+)`", _prose(page))
     for line in found:
+        line = re.sub(r'"?\$\w+"?', "1", line)  # variables of the shell
         words = shlex.split(re.split(r" {2,}|[|&>#]", line)[0].replace("…", ""))
         if not words or len(words) == 1 or words[0] not in program.commands or "--config" in words:
             continue  # a name or an example in a sentence
