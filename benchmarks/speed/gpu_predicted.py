@@ -264,7 +264,7 @@ def roofs(there: dict[tuple[str, ...], Entry], cards: list[str]) -> str:
     for (card, name, representation), entry in there.items():
         if name not in ROOFS:
             continue
-        for kernel, roof in entry["kernels"].items():
+        for kernel, roof in entry.get("kernels", {}).items():
             row = rows.setdefault((kernel.lstrip("_"), representation), {})
             row.setdefault("", digits(roof["operations_per_byte"]))
             peak, full = (f"{100 * roof[key]:.0f} %" for key in ("part_of_float32_peak", "occupancy"))

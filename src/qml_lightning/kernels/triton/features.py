@@ -89,7 +89,8 @@ def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor,
     energy = x.new_empty(parts, len(x), dtype=torch.float64)
     slope = x.new_empty(parts, *x.shape, dtype=weights.dtype)
     arguments = map_arguments(f), x, weights.contiguous(), energy, slope, len(x)
-    launch(_energy_and_slope, (tiles, parts), *arguments, **registers(128, narrow), ATOMS=atoms)
+    most = registers(128 if f.n_transforms else 192, narrow)  # dense maps of a high rank take more
+    launch(_energy_and_slope, (tiles, parts), *arguments, **most, ATOMS=atoms)
     return energy.sum(0), slope.sum(0)
 
 
