@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,8 @@ from qml_lightning.kernels.triton.ahead import OPERATIONS, compiled, distinct, w
 
 found = []
 for launch in distinct(launches(sys.argv[2])):
+    if sys.argv[3:] and launch.kernel.__name__ not in sys.argv[3:]:
+        continue
     one = compiled(launch, int(sys.argv[1]))
     found.append({
         "name": one.name, "registers": one.registers, "shared_bytes": one.shared, "warps": one.warps,
@@ -87,13 +90,16 @@ CARDS = {
 }
 
 
-def compiled_apart(architecture: int, which: str) -> list[dict[str, Any]]:
-    """Kernels of `which` (see tests/helpers/gpu_launches) compiled for an architecture."""
+def compiled_apart(architecture: int, which: str, names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Kernels of `which` (see tests/helpers/gpu_launches) compiled for an architecture: all, or those of some names."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
     helpers = str(ROOT / "tests" / "helpers")
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, (helpers, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(architecture), which], capture_output=True, text=True, env=environment
+        [sys.executable, "-c", PROGRAM, str(architecture), which, *names],
+        capture_output=True,
+        text=True,
+        env=environment,
     )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])

@@ -54,10 +54,10 @@ def cells(options: Options) -> list[Cell]:
 
 
 @lru_cache
-def kernels(architecture: int, part: str) -> dict[str, dict[str, Any]]:
+def kernels(architecture: int, part: str, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """Compiled kernels by name; of several with one name the longest, such as `_rows` of forces."""
     found: dict[str, dict[str, Any]] = {}
-    for one in sorted(compiled_apart(architecture, part), key=lambda one: sum(one["instructions"])):
+    for one in sorted(compiled_apart(architecture, part, names), key=lambda one: sum(one["instructions"])):
         found[one["name"]] = one
     return found
 
@@ -68,13 +68,14 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     training = cell["system"] in TRAINING
     structures = system(name)
     environing = Environing.of(structures, representation)
-    every = kernels(card.architecture, PARTS[representation, training])
     turns, n_bytes = environing.fit(SMALL_FEATURES if iterated else N_FEATURES) if training else environing.prediction()
+    every = kernels(card.architecture, PARTS[representation, training], tuple(turns))
     used = {name: (every[name], turns[name], n_bytes[name]) for name in turns}
     if iterated:
-        every = kernels(card.architecture, PARTS_OF_ITERATION[representation])
-        used["_rows"] = (every["_rows"], turns["_rows"], n_bytes["_rows"])  # with tangents of float64
+        of_rows = turns["_rows"], n_bytes["_rows"]
         turns, n_bytes = environing.steps(in_pairs=not card.fast_float64)
+        every = kernels(card.architecture, PARTS_OF_ITERATION[representation], ("_rows", *turns))
+        used["_rows"] = (every["_rows"], *of_rows)  # with tangents of float64
         used |= {name: (every[name], turns[name], n_bytes[name]) for name in turns}
     roofs = {name: _roof(card, *one) for name, one in used.items()}
     seconds = {name: roof["seconds"] for name, roof in roofs.items()}
