@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,14 +16,16 @@ from .places import ROOT
 PROGRAM = """
 import json, sys
 from gpu_launches import launches
-from qml_lightning.kernels.triton.ahead import DOUBLE_UNITS, compiled, distinct, within_limits
+from qml_lightning.kernels.triton.ahead import OPERATIONS, compiled, distinct, within_limits
 
 found = []
 for launch in distinct(launches(sys.argv[2])):
+    if sys.argv[3:] and launch.kernel.__name__ not in sys.argv[3:]:
+        continue
     one = compiled(launch, int(sys.argv[1]))
     found.append({
         "name": one.name, "registers": one.registers, "shared_bytes": one.shared, "warps": one.warps,
-        "instructions": one.by_depth(), "float64_instructions": one.by_depth(DOUBLE_UNITS),
+        "instructions": one.by_depth(), "units": one.by_unit(), "operations": one.by_depth(OPERATIONS),
         "does_not_fit": list(within_limits(one)),
         "precision": [str(a.dtype).removeprefix("torch.") for a in launch.arguments if hasattr(a, "is_floating_point")
                       and a.is_floating_point()][0],
@@ -40,7 +43,9 @@ class Card:
     gigahertz: float  # boost clock
     bandwidth: float  # GB/s
     float64_lanes: int  # float64 operations of a processor in one cycle
-    warps: int  # that a processor holds
+    warps: int  # that a processor holds, in so many programs, with so many KiB of shared memory
+    programs: int
+    shared: int
     registers: int = 65536  # of a processor
 
     @property
@@ -49,14 +54,17 @@ class Card:
         return 4e9 * self.processors * self.gigahertz
 
     @property
-    def float64_rate(self) -> float:
-        """Float64 instructions of warps in a second."""
-        return 1e9 * self.processors * self.gigahertz * self.float64_lanes / 32
+    def float32_lanes(self) -> int:
+        return 64 if self.architecture == 80 else 128
+
+    def rate(self, unit: str) -> float:
+        """Instructions of warps in a second that a kind of unit takes (CUDA programming guide, throughput)."""
+        lanes = {"float64": self.float64_lanes, "float32": self.float32_lanes, "special": 16, "memory": 32}
+        return 1e9 * self.processors * self.gigahertz * lanes.get(unit, 64) / 32
 
     @property
     def float32_flops(self) -> float:
-        """128 multiply-adds of a processor in a cycle, 64 on the A100."""
-        return 2e9 * self.processors * self.gigahertz * (64 if self.architecture == 80 else 128)
+        return 2e9 * self.processors * self.gigahertz * self.float32_lanes
 
     @property
     def fast_float64(self) -> bool:
@@ -67,25 +75,31 @@ class Card:
     def float64_flops(self) -> float:
         return 2e9 * self.processors * self.gigahertz * self.float64_lanes
 
-    def occupancy(self, registers: int, warps: int) -> float:
-        """Part of the warps of a processor that have registers."""
+    def occupancy(self, registers: int, warps: int, shared_bytes: int) -> float:
+        """Part of the warps of a processor that are there at once, as programs have room in it."""
         of_warp = 32 * -(-registers // 8) * 8
-        return min(self.warps, self.registers // of_warp // warps * warps) / self.warps
+        room = self.registers // of_warp // warps, self.warps // warps, self.programs
+        of_shared = 1024 * self.shared // (shared_bytes + 1024)  # a KiB of each program is the driver's
+        return min(*room, of_shared) * warps / self.warps
 
 
 CARDS = {
-    "RTX 3080": Card(86, 68, 1.71, 760, 2, 48),
-    "A100": Card(80, 108, 1.41, 1555, 32, 64),
-    "H100": Card(90, 132, 1.98, 3350, 64, 64),
+    "RTX 3080": Card(86, 68, 1.71, 760, 2, 48, 16, 100),
+    "A100": Card(80, 108, 1.41, 1555, 32, 64, 32, 164),
+    "H100": Card(90, 132, 1.98, 3350, 64, 64, 32, 228),
 }
 
 
-def compiled_apart(architecture: int, which: str) -> list[dict[str, Any]]:
-    """Kernels of `which` (see tests/helpers/gpu_launches) compiled for an architecture."""
+def compiled_apart(architecture: int, which: str, names: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Kernels of `which` (see tests/helpers/gpu_launches) compiled for an architecture: all, or those of some names."""
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment["PYTHONPATH"] = str(ROOT / "tests" / "helpers")
+    helpers = str(ROOT / "tests" / "helpers")
+    environment["PYTHONPATH"] = os.pathsep.join(filter(None, (helpers, os.environ.get("PYTHONPATH"))))
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(architecture), which], capture_output=True, text=True, env=environment
+        [sys.executable, "-c", PROGRAM, str(architecture), which, *names],
+        capture_output=True,
+        text=True,
+        env=environment,
     )
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])

@@ -27,11 +27,13 @@ TRAINING = {
     "training on 1000 aspirin": ("1000 aspirin", False),
     "training on 1000 aspirin by iteration": ("1000 aspirin", True),
 }
+# Systems whose kernels the second table has: every kernel is in one of them.
+ROOFS = ("1000 aspirin", "training on 1000 ethanol", "training on 1000 ethanol by iteration")
 N_FEATURES, CUTOFF = 16384, 6.0  # paired features; Å
 FCHL19, DENSITY = "FCHL19", "density"
 REPRESENTATION = {FCHL19: recipes.PAPER.representation, DENSITY: recipes.DEFAULT.representation}
 RANK = {FCHL19: 128, DENSITY: 256}
-NEAR, ROWS = 16, 32  # neighbours of a block, rows of a tile of the projected Jacobian
+NEAR, ROWS = 32, 32  # neighbours of a block, rows of a tile of the projected Jacobian
 GRAM_PRODUCTS = {True: 1, False: 6}  # float64 at once, or six products in float32 (linear/compensated)
 # Steps of an iteration as they were for ethanol on a CPU (iteration_costs), and features of its small model.
 STEPS, SMALL_FEATURES = 140, 8192
@@ -52,10 +54,10 @@ def cells(options: Options) -> list[Cell]:
 
 
 @lru_cache
-def kernels(architecture: int, part: str) -> dict[str, dict[str, Any]]:
+def kernels(architecture: int, part: str, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """Compiled kernels by name; of several with one name the longest, such as `_rows` of forces."""
     found: dict[str, dict[str, Any]] = {}
-    for one in sorted(compiled_apart(architecture, part), key=lambda one: sum(one["instructions"])):
+    for one in sorted(compiled_apart(architecture, part, names), key=lambda one: sum(one["instructions"])):
         found[one["name"]] = one
     return found
 
@@ -66,15 +68,17 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     training = cell["system"] in TRAINING
     structures = system(name)
     environing = Environing.of(structures, representation)
-    every = kernels(card.architecture, PARTS[representation, training])
     turns, n_bytes = environing.fit(SMALL_FEATURES if iterated else N_FEATURES) if training else environing.prediction()
+    every = kernels(card.architecture, PARTS[representation, training], tuple(turns))
     used = {name: (every[name], turns[name], n_bytes[name]) for name in turns}
     if iterated:
-        every = kernels(card.architecture, PARTS_OF_ITERATION[representation])
-        used["_rows"] = (every["_rows"], turns["_rows"], n_bytes["_rows"])  # with tangents of float64
+        of_rows = turns["_rows"], n_bytes["_rows"]
         turns, n_bytes = environing.steps(in_pairs=not card.fast_float64)
+        every = kernels(card.architecture, PARTS_OF_ITERATION[representation], ("_rows", *turns))
+        used["_rows"] = (every["_rows"], *of_rows)  # with tangents of float64
         used |= {name: (every[name], turns[name], n_bytes[name]) for name in turns}
-    seconds = {name: _seconds(card, *one) for name, one in used.items()}
+    roofs = {name: _roof(card, *one) for name, one in used.items()}
+    seconds = {name: roof["seconds"] for name, roof in roofs.items()}
     seconds["projection"] = 4.0 * environing.atoms * environing.size * environing.rank / card.float32_flops
     if training:
         rows = 3 * structures.n_atoms + len(structures)
@@ -83,7 +87,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
         "predicted": True,
         "seconds_at_the_peak": seconds,
         "atoms": structures.n_atoms,
-        "occupancy": {name: card.occupancy(one["registers"], one["warps"]) for name, (one, *_) in used.items()},
+        "kernels": roofs,
         "predicted_us_per_atom": sum(seconds.values()) / structures.n_atoms / HALF * 1e6,
         "predicted_seconds": sum(seconds.values()) / HALF,
     }
@@ -144,9 +148,11 @@ class Environing:
         if self.representation == DENSITY:
             return {"_values": [atoms, atoms * elements, pairs]}, {"_values": 12 * pairs + out}
         blocks = (self.counts / NEAR).ceil()
-        # each neighbour meets those of later elements, and half of its own
-        later = torch.stack([blocks[:, e:].sum(1) - 0.5 * blocks[:, e] for e in range(elements)], 1)
-        three = [atoms * elements**2, pairs * (elements + 1) / 2, float((self.counts * later).sum())]
+        # each neighbour meets those of later elements, and those of its own that come after it
+        later = torch.stack([blocks[:, e + 1 :].sum(1) for e in range(elements)], 1)
+        whole, rest = (self.counts - 1).clamp(min=0) // NEAR, (self.counts - 1).clamp(min=0) % NEAR
+        own = NEAR * whole * (whole + 1) / 2 + rest * (whole + 1)
+        three = [atoms * elements**2, pairs * (elements + 1) / 2, float((self.counts * later + own).sum())]
         turns = {"_values2": [atoms * elements, float(blocks.sum())], "_values3": three}
         return turns, {"_values2": 12 * pairs, "_values3": 12 * pairs + out}
 
@@ -203,17 +209,23 @@ class Environing:
         )
 
 
-def _seconds(card: Card, kernel: dict[str, Any], turns: list[float], n_bytes: float) -> float:
-    """The longest of issuing all instructions, of the float64 units and of the memory, each at its peak."""
+def _roof(card: Card, kernel: dict[str, Any], turns: list[float], n_bytes: float) -> dict[str, Any]:
+    """Time of a kernel at the peaks: the longest of issuing all instructions, of each unit, and of the memory."""
 
     def total(counts: list[int]) -> float:
         return kernel["warps"] * sum(n * turns[min(depth, len(turns) - 1)] for depth, n in enumerate(counts))
 
-    return max(
-        total(kernel["instructions"]) / card.issue_rate,
-        total(kernel["float64_instructions"]) / card.float64_rate,
-        n_bytes / (1e9 * card.bandwidth),
-    )
+    times = {unit: total(counts) / card.rate(unit) for unit, counts in kernel["units"].items()}
+    times |= {"issue": total(kernel["instructions"]) / card.issue_rate, "bandwidth": n_bytes / (1e9 * card.bandwidth)}
+    bound = max(times, key=lambda name: times[name])
+    operations = 32 * total(kernel["operations"])
+    return {
+        "seconds": times[bound],
+        "bound": bound,
+        "operations_per_byte": operations / n_bytes,
+        "part_of_float32_peak": operations / times[bound] / card.float32_flops,
+        "occupancy": card.occupancy(kernel["registers"], kernel["warps"], kernel["shared_bytes"]),
+    }
 
 
 def _algebra(card: Card, rows: int, n_features: int, steps: int) -> dict[str, float]:
@@ -243,7 +255,27 @@ def tables(entries: list[Entry]) -> str:
         known = (there.get((card, name, representation)) for card in cards)
         values = ["–" if entry is None else digits(entry[figure]) for entry in known]
         rows.append([f"{name}, {representation}, {unit}", *values, f"{paper:g}"])
-    return table(["", *(f"**predicted**, {card}" for card in cards), "the paper, FCHL19, measured, RTX 3080"], rows)
+    times = table(["", *(f"**predicted**, {card}" for card in cards), "the paper, FCHL19, measured, RTX 3080"], rows)
+    return f"{times}\n\n{roofs(there, cards)}"
+
+
+def roofs(there: dict[tuple[str, ...], Entry], cards: list[str]) -> str:
+    """What limits each kernel on each card, the part of the peak that it can reach, and how full the card is."""
+    rows: dict[tuple[str, str], dict[str, str]] = {}
+    for (card, name, representation), entry in there.items():
+        if name not in ROOFS:
+            continue
+        for kernel, roof in entry.get("kernels", {}).items():
+            row = rows.setdefault((kernel.lstrip("_"), representation), {})
+            row.setdefault("", digits(roof["operations_per_byte"]))
+            peak, full = (f"{100 * roof[key]:.0f} %" for key in ("part_of_float32_peak", "occupancy"))
+            row.setdefault(card, f"{roof['bound']}, {peak}, {full}")
+    body = [
+        [f"{kernel}, {representation}", *(row.get(key, "–") for key in ("", *cards))]
+        for (kernel, representation), row in sorted(rows.items(), key=lambda one: one[0][::-1])
+    ]
+    head = (f"**predicted**, {card}: limit, part of the float32 peak, occupancy" for card in cards)
+    return table(["kernel", "operations per byte", *head], body)
 
 
 GPU_PREDICTED = Benchmark(
@@ -251,11 +283,13 @@ GPU_PREDICTED = Benchmark(
     title="Times on GPUs, predicted and not measured",
     text="**No GPU was there: every time of ours in this table is predicted.** Instructions are counted in compiled "
     "machine code, loop by loop, and multiplied by how often each loop turns for the neighbours of the system. A "
-    "kernel takes the longest of three times: issuing its instructions, its float64 units, and moving its data, each "
-    f"at the peak that the maker states. The table has twice the sum: {HALF:.0%} of the peaks is assumed. Lists of "
-    "neighbours are not in it. FCHL19 with the paper's parameters and rank 128, the density of the default recipe (48 "
-    "channels) with rank 256, 16384 paired features, float32. Weights shared or of each element: the kernels do the "
-    f"same. Training solves the equations, or iterates {STEPS} steps with a small model of {SMALL_FEATURES} features; "
+    "kernel takes the longest of several times: issuing its instructions, what each kind of unit takes (float32, "
+    "float64, integer, special functions, shared memory with shuffles), and moving its data, each "
+    f"at the peak that the maker states. The first table has twice the sum: {HALF:.0%} of the peaks is assumed. "
+    "Lists of neighbours are not in it. FCHL19 with the paper's parameters and rank 128, the density of the default "
+    "recipe (48 channels) with rank 256, 16384 paired features, float32. Weights shared or of each element: the "
+    "kernels do the same. The second table has what limits each kernel. "
+    f"Training solves the equations, or iterates {STEPS} steps with a small model of {SMALL_FEATURES} features; "
     "sums are float64, on the RTX 3080 slices and pairs of float32.",
     cells=cells,
     measure=measure,

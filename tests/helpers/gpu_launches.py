@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import torch
 
 from feature_inputs import Inputs, fast, feature_map, widened
@@ -53,6 +55,7 @@ def launches(which: str) -> list[Launch]:
             for dtype in (FLOAT, DOUBLE):
                 for representation, rank in ((DENSITY, 256), (ENERGIES_AND_FORCES, 128), (COSINE_SERIES, 128)):
                     _environments(representation, dtype, rank)
+            _pullback(replace(COSINE_SERIES, n_angular=8), FLOAT)
     return found
 
 

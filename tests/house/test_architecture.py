@@ -22,9 +22,9 @@ machine: files display journal tensors sums waits memory processes progress rank
 atoms: units structures fingerprints dataset cells linked_cells neighbours
 kernels: contract harmonics reference.pullback reference.fchl19 reference.density reference.features
   reference.tangents reference.pairs reference
-  native.library native.functions native.predictor native triton.launch triton.runs triton.angles triton.features
-  triton.rows triton.tangents triton.pairs triton.geometry triton.harmonics triton.density triton.triple triton.fchl19
-  triton.jacobian triton.ahead triton
+  native.library native.functions native.predictor native triton.launch triton.runs triton.angles triton.two_sum
+  triton.features triton.rows triton.tangents triton.pairs triton.geometry triton.harmonics triton.density
+  triton.triple triton.fchl19 triton.jacobian triton.ahead triton
 linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
   posterior several
   disk.tiles disk.solve disk

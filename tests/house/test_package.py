@@ -11,7 +11,7 @@ import tomllib
 
 import pytest
 
-from places import ROOT
+from places import HELPERS_FOUND, ROOT
 
 
 def run(code: str) -> str:
@@ -68,7 +68,7 @@ print("done", [name for name in sys.modules if name.startswith("triton") and sys
 
 
 def test_an_installation_for_the_cpu_needs_no_triton():
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "tests" / "helpers")}
+    environment = {**os.environ, "PYTHONPATH": HELPERS_FOUND}
     done = subprocess.run([sys.executable, "-c", WITHOUT_TRITON], capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr[-3000:]
     assert done.stdout.strip().endswith("done []")

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from few_and_all import few_and_all
-from places import ROOT
+from places import HELPERS_FOUND
 
 pytest.importorskip("triton", reason="Triton is not installed")
 
@@ -42,7 +42,7 @@ print(json.dumps(found))
 )
 def test_kernels_fit_into_a_gpu_without_spilling(architecture, which, tmp_path):
     environment = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    environment |= {"PYTHONPATH": str(ROOT / "tests" / "helpers"), "TRITON_CACHE_DIR": str(tmp_path)}
+    environment |= {"PYTHONPATH": HELPERS_FOUND, "TRITON_CACHE_DIR": str(tmp_path)}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(architecture), which], capture_output=True, text=True, env=environment
     )

@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from places import HELPERS
+from places import HELPERS_FOUND
 from qml_lightning import fit
 from qml_lightning.atoms.structures import Labels
 from qml_lightning.cli import main
@@ -98,7 +98,7 @@ def both(tmp_path_factory) -> list[tuple[int, dict]]:
     folder = tmp_path_factory.mktemp("ranks")
     cases = (*DATA, "singular", "different", "stopped", "resumed", "killed")
     common = {**os.environ, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": _free_port()}
-    common |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([str(HELPERS), str(Path(__file__).parent)])}
+    common |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join([HELPERS_FOUND, str(Path(__file__).parent)])}
     files = [folder / f"rank{rank}.json" for rank in range(2)]
     ranks = [
         subprocess.Popen([sys.executable, "-c", SCRIPT, str(file), *cases], env={**common, "RANK": str(rank)})

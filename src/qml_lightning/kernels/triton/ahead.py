@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,14 @@ from .launch import Launch
 
 # Shared memory that one program can have, in bytes (CUDA programming guide, technical specifications).
 SHARED_MEMORY = {80: 163 * 1024, 86: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024, 120: 99 * 1024}
-# Machine instructions of the units of float64; conversions go through them as well.
-DOUBLE_UNITS = frozenset(("DADD", "DMUL", "DFMA", "DSETP", "F2F", "I2F", "F2I"))
+# Machine instructions of each kind of unit; conversions go through those of float64 as well. All others: "integer".
+UNITS = {
+    "float64": frozenset(("DADD", "DMUL", "DFMA", "DSETP", "F2F", "I2F", "F2I")),
+    "float32": frozenset(("FADD", "FMUL", "FFMA", "FADD2", "FMUL2", "FFMA2")),
+    "special": frozenset(("MUFU", "FRND")),
+    "memory": frozenset(("LDG", "STG", "LDS", "STS", "LDSM", "LDL", "STL", "SHFL", "ATOMG", "RED")),
+}
+OPERATIONS = {"FFMA": 2, "DFMA": 2, "FFMA2": 4, "FADD2": 2, "FMUL2": 2, "FADD": 1, "FMUL": 1, "DADD": 1, "DMUL": 1}
 TOOLS = Path(triton.__file__).parent / "backends" / "nvidia" / "bin"
 
 
@@ -37,12 +43,18 @@ class Compiled:
     warps: int
     instructions: tuple[tuple[str, int], ...]  # name of each machine instruction, and the loops that it is inside of
 
-    def by_depth(self, kinds: Collection[str] | None = None) -> list[int]:
-        """Number of instructions outside of loops, in one loop, in two, …: all, or those of some kinds."""
+    def by_depth(self, weights: Mapping[str, int] | None = None) -> list[int]:
+        """Number of instructions outside of loops, in one loop, in two, …; or the sum of the weights of their names."""
         counts = [0] * (1 + max(depth for _, depth in self.instructions))
         for name, depth in self.instructions:
-            counts[depth] += kinds is None or name in kinds
+            counts[depth] += 1 if weights is None else weights.get(name, 0)
         return counts
+
+    def by_unit(self) -> dict[str, list[int]]:
+        """`by_depth` of each kind of unit."""
+        counts = {unit: self.by_depth(dict.fromkeys(names, 1)) for unit, names in UNITS.items()}
+        rest = [n - sum(some) for n, *some in zip(self.by_depth(), *counts.values(), strict=True)]
+        return {**counts, "integer": rest}
 
 
 def compiled(launch: Launch, architecture: int) -> Compiled:

@@ -20,7 +20,7 @@ from .geometry import Pairs, direction_of, element_at
 from .harmonics import axis_of, harmonics, harmonics_along
 from .launch import constant, launch, padded, registers
 
-WARPS = 2  # one thread for each of 64 channels
+CHANNELS_OF_THREAD = {torch.float32: 2, torch.float64: 1}  # what registers hold without spilling any
 
 
 class Density(NamedTuple):
@@ -89,11 +89,16 @@ def arguments(p: DensityArguments) -> Density:
     return Density(*tables, *(constant(one) for one in constants))
 
 
+def warps_of(p: DensityArguments, dtype: torch.dtype) -> int:
+    """Warps of a program: few, as what belongs to all channels is computed by each of them."""
+    return max(1, padded(p.n_channels) // (32 * CHANNELS_OF_THREAD[dtype]))
+
+
 def environments(p: DensityArguments, n_atoms: int, segments: Tensor, vectors: Tensor) -> Tensor:
     out = vectors.new_zeros(n_atoms, p.size)
     given = segments.contiguous(), vectors.contiguous(), out
     most = registers(168, vectors.dtype == torch.float64)
-    launch(_values, (n_atoms,), arguments(p), *given, warps=WARPS, **most)
+    launch(_values, (n_atoms,), arguments(p), *given, warps=warps_of(p, vectors.dtype), **most)
     return out
 
 
@@ -102,7 +107,7 @@ def environments_pullback(
 ) -> Tensor:
     out = vectors.new_zeros(vectors.shape)
     given = segments.contiguous(), vectors.contiguous(), cotangent.contiguous(), out
-    launch(_pullback, (n_atoms,), arguments(p), *given, warps=WARPS)
+    launch(_pullback, (n_atoms,), arguments(p), *given, warps=warps_of(p, vectors.dtype))
     return out
 
 
@@ -110,14 +115,14 @@ def prepared(p: DensityArguments, segments: Tensor, vectors: Tensor) -> Tensor:
     """Moments of all centres, (atoms, harmonics, channels), which every row of the Jacobian needs."""
     n_atoms = (len(segments) - 1) // p.n_elements
     out = vectors.new_empty(n_atoms, p.n_harmonics, p.n_channels)
-    launch(_moments, (n_atoms,), arguments(p), segments, vectors, out, warps=WARPS)
+    launch(_moments, (n_atoms,), arguments(p), segments, vectors, out, warps=warps_of(p, vectors.dtype))
     return out
 
 
 def dense_jacobian(p: DensityArguments, pairs: Pairs, moments: Tensor, out: Tensor) -> None:
     """Derivatives by the vectors of some pairs, written to the zeros of `out`, (pairs, 3, size)."""
     given = pairs.segments, pairs.vectors, pairs.centres, moments, out, pairs.first
-    launch(_jacobian, (len(out), 3), arguments(p), *given, warps=WARPS)
+    launch(_jacobian, (len(out), 3), arguments(p), *given, warps=warps_of(p, out.dtype))
 
 
 @triton.jit

@@ -12,12 +12,17 @@ from torch import Tensor
 from triton import language as tl
 
 from ..contract import FCHL19Arguments
-from .geometry import Pairs, centres_of_pairs, direction_of, dot3, element_at, vector_at
+from .geometry import Pairs, centres_of_pairs, direction_of, dot3, element_at, plus, vector_at
 from .launch import launch, registers
 from .triple import FCHL19, angular_functions, radial3, triple, two_body
 from .triple import arguments as fields
 
-NEIGHBOURS = {torch.float32: 16, torch.float64: 8}  # of a block: what registers hold without spilling any
+# Neighbours of a block and warps of its program. With one warp a thread has a triple of its own, where more of them all
+# compute the same angles. In float64 registers do not hold so much of derivatives without spilling any.
+VALUES = (32, 1)
+PULLBACK = {torch.float32: (32, 1), torch.float64: (32, 4)}
+JACOBIAN = {torch.float32: (32, 1), torch.float64: (8, 4)}
+FEW_ANGULAR = 4  # functions for which float32 numbers fit into one warp
 
 
 def _arguments(p: FCHL19Arguments, vectors: Tensor) -> FCHL19:
@@ -27,10 +32,11 @@ def _arguments(p: FCHL19Arguments, vectors: Tensor) -> FCHL19:
 def environments(p: FCHL19Arguments, n_atoms: int, segments: Tensor, vectors: Tensor) -> Tensor:
     out = vectors.new_zeros(n_atoms, p.size)
     given = _arguments(p, vectors), segments.contiguous(), vectors.contiguous(), out
+    near, warps = VALUES
     if p.n_radial2:
-        launch(_values2, (n_atoms, p.n_elements), *given, NEAR=NEIGHBOURS[vectors.dtype])
+        launch(_values2, (n_atoms, p.n_elements), *given, warps=warps, NEAR=near)
     if p.n_radial3:
-        launch(_values3, (n_atoms, p.n_elements, p.n_elements), *given, NEAR=NEIGHBOURS[vectors.dtype])
+        launch(_values3, (n_atoms, p.n_elements, p.n_elements), *given, warps=warps, NEAR=near)
     return out
 
 
@@ -40,7 +46,8 @@ def environments_pullback(
     out = torch.empty_like(vectors, memory_format=torch.contiguous_format)
     centres = centres_of_pairs(segments, p.n_elements, 0, len(vectors))
     given = segments.contiguous(), vectors.contiguous(), centres, cotangent.contiguous(), out
-    launch(_pullback, (len(vectors),), _arguments(p, vectors), *given, NEAR=NEIGHBOURS[vectors.dtype])
+    near, warps = PULLBACK[vectors.dtype if p.n_angular <= FEW_ANGULAR else torch.float64]
+    launch(_pullback, (len(vectors),), _arguments(p, vectors), *given, warps=warps, NEAR=near)
     return out
 
 
@@ -51,8 +58,9 @@ def prepared(p: FCHL19Arguments, segments: Tensor, vectors: Tensor) -> None:
 def dense_jacobian(p: FCHL19Arguments, pairs: Pairs, prepared: None, out: Tensor) -> None:
     """Derivatives by the vectors of some pairs, written to the zeros of `out`, (pairs, 3, size)."""
     given = pairs.segments, pairs.vectors, pairs.centres, out, pairs.first
-    most = registers(144, out.dtype == torch.float32)
-    launch(_jacobian, (len(out),), _arguments(p, pairs.vectors), *given, **most, NEAR=NEIGHBOURS[out.dtype])
+    most = registers(248, out.dtype == torch.float32)
+    near, warps = JACOBIAN[out.dtype]
+    launch(_jacobian, (len(out),), _arguments(p, pairs.vectors), *given, **most, warps=warps, NEAR=near)
 
 
 @triton.jit
@@ -133,12 +141,13 @@ def _pullback(p, segments, vectors, centres, cotangent, out, NEAR: tl.constexpr)
     centre = tl.load(centres + pair)
     element = element_at(segments, centre, pair, p.ELEMENTS)
     v, u, r = neighbour_at(vectors, pair)
-    gradient = (r * 0.0, r * 0.0, r * 0.0)
+    along = r * 0.0
     if p.N2 > 0:
         column = tl.arange(0, p.WIDTH2)
         weights = tl.load(cotangent + centre * p.SIZE + element * p.N2 + column, mask=column < p.N2, other=0.0)
         along = tl.sum(weights * own_two_body(p, r)[1], 0)
-        gradient = (along * u[0], along * u[1], along * u[2])
+    none = tl.zeros((NEAR,), r.dtype)
+    gradient = (none, none, none)  # of each place in a block: threads add up together once, at the end
     if p.N3 > 0:
         for z in range(p.ELEMENTS):
             begin = tl.load(segments + centre * p.ELEMENTS + z)
@@ -148,32 +157,30 @@ def _pullback(p, segments, vectors, centres, cotangent, out, NEAR: tl.constexpr)
                 other = first + tl.arange(0, NEAR)
                 keep = (other < end) & (other != pair)
                 found, slopes = triple(p, v, r, u, vector_at(vectors, other, keep), keep)
-                part = gradient_of_block(p, found, slopes, u, block)
-                gradient = (gradient[0] + part[0], gradient[1] + part[1], gradient[2] + part[2])
+                gradient = plus(gradient, gradient_of_block(p, found, slopes, u, block))
     for axis in tl.static_range(3):
-        tl.store(out + 3 * pair + axis, gradient[axis])
+        tl.store(out + 3 * pair + axis, along * u[axis] + tl.sum(gradient[axis], 0))
 
 
 @triton.jit
 def gradient_of_block(p, found, slopes, u, block):
-    """Gradient of Σ cotangent · three-body functions of some triples, three numbers; `block` is their cotangent."""
+    """Gradient of cotangent · three-body functions of each triple, three vectors; `block` is their cotangent."""
     weight, cosine, sine, half_sum = found
     column = tl.arange(0, p.WIDTH3)
-    radial, radial_slope = radial3(p, half_sum)
+    radial, radial_slope = radial3(p, half_sum, True)
     angular, by_cosine, by_sine = angular_functions(p, cosine, sine)
     value, outward, of_cosine, of_sine = weight * 0.0, weight * 0.0, weight * 0.0, weight * 0.0
     for m in tl.static_range(p.N_ANGULAR):
-        factor = tl.load(block + column * p.N_ANGULAR + m, mask=column < p.N3, other=0.0)[None, :]
-        total = tl.sum(radial * factor, 1)
+        factor = tl.load(block + column * p.N_ANGULAR + m, mask=column < p.N3, other=0.0)[:, None]
+        total = tl.sum(radial * factor, 0)
         value += angular[m] * total
-        outward += angular[m] * tl.sum(radial_slope * factor, 1)
+        outward += angular[m] * tl.sum(radial_slope * factor, 0)
         of_cosine += by_cosine[m] * total
         of_sine += by_sine[m] * total
     gradient = ()
     for axis in tl.static_range(3):
         turned = of_cosine * slopes[1][axis] + of_sine * slopes[2][axis]
-        part = value * slopes[0][axis] + weight * (0.5 * outward * u[axis] + turned)
-        gradient = gradient + (tl.sum(part, 0),)
+        gradient = gradient + (value * slopes[0][axis] + weight * (0.5 * outward * u[axis] + turned),)
     return gradient
 
 

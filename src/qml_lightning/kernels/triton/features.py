@@ -21,6 +21,7 @@ from .angles import (
     sine_and_cosine_of,
 )
 from .launch import BUSY_PROGRAMS, divided, launch, registers
+from .two_sum import two_sum
 
 
 def shares(programs: int, work: int) -> int:
@@ -54,8 +55,10 @@ def _energy_and_slope(f, x, weights, energy, slope, n, ATOMS: tl.constexpr):
     atom = tl.program_id(0).to(tl.int64) * ATOMS + tl.arange(0, ATOMS)
     share, tiles = tl.program_id(1), tl.cdiv(f.n, f.TILE)
     each = tl.cdiv(tiles, tl.num_programs(1))
-    total = tl.zeros((ATOMS,), tl.float64)
     gradient = tl.zeros((ATOMS, f.WIDTH), weights.dtype.element_ty)
+    # Weights are many times larger than the energy: terms are added up to the digits of float64, frequency by
+    # frequency, and all of them once at the end. Cards for games have next to no units of float64.
+    total, rest = tl.zeros((ATOMS, f.TILE), gradient.dtype), tl.zeros((ATOMS, f.TILE), gradient.dtype)
     for tile in range(share * each, min(tiles, share * each + each)):
         at = tile * f.TILE + tl.arange(0, f.TILE)
         sine, cosine = sine_and_cosine_of(f, x, atom, atom < n, tile, ATOMS)
@@ -65,13 +68,16 @@ def _energy_and_slope(f, x, weights, energy, slope, n, ATOMS: tl.constexpr):
         if f.PAIRED:
             w = tl.load(weights + f.n + at, mask=at < f.n, other=0.0)[None, :]
             terms, derivative = terms + sine * w, derivative + cosine * w
-        # float64: weights are many times larger than the energy
-        total += tl.sum(terms.to(tl.float64), 1)
+        if gradient.dtype == tl.float64:
+            total += terms
+        else:
+            total, lost = two_sum(total, terms)
+            rest += lost
         gradient += linear_transposed(f, derivative * f.AMPLITUDE, tile, ATOMS)
     place = share.to(tl.int64) * n + atom
     column = tl.arange(0, f.WIDTH)
     inside = (atom < n)[:, None] & (column < f.RANK)[None, :]
-    tl.store(energy + place, total * f.AMPLITUDE, mask=atom < n)
+    tl.store(energy + place, tl.sum(total.to(tl.float64) + rest, 1) * f.AMPLITUDE, mask=atom < n)
     tl.store(slope + place[:, None] * f.RANK + column[None, :], gradient, mask=inside)
 
 
@@ -83,7 +89,8 @@ def energy_and_slope(f: FeatureMap, x: Tensor, weights: Tensor) -> tuple[Tensor,
     energy = x.new_empty(parts, len(x), dtype=torch.float64)
     slope = x.new_empty(parts, *x.shape, dtype=weights.dtype)
     arguments = map_arguments(f), x, weights.contiguous(), energy, slope, len(x)
-    launch(_energy_and_slope, (tiles, parts), *arguments, **registers(128, narrow), ATOMS=atoms)
+    most = registers(128 if f.n_transforms else 192, narrow)  # dense maps of a high rank take more
+    launch(_energy_and_slope, (tiles, parts), *arguments, **most, ATOMS=atoms)
     return energy.sum(0), slope.sum(0)
 
 

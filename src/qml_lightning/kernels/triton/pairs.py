@@ -16,18 +16,11 @@ from .angles import atoms_of_tile, map_arguments, n_tiles, sine_and_cosine_of
 from .features import shares
 from .launch import divided, launch, padded, registers
 from .runs import runs
+from .two_sum import two_sum
 
 _UPPER = tl.constexpr(UPPER)
 MOST_ATOMS = 4  # of a program: pairs take twice the registers of single numbers
 TILE_NUMBERS = 1024  # of a tile of tangents in one program
-
-
-@triton.jit
-def two_sum(a, b):
-    """a + b without error."""
-    s = a + b
-    v = s - a
-    return s, (a - (s - v)) + (b - v)
 
 
 @triton.jit

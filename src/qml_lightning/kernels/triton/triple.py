@@ -92,10 +92,10 @@ def two_body(p, r):
 
 
 @triton.jit
-def radial3(p, half_sum):
-    """Gaussians of ½ (r₁ + r₂) and their slopes, (triples, WIDTH3)."""
+def radial3(p, half_sum, ACROSS: tl.constexpr = False):
+    """Gaussians of ½ (r₁ + r₂) and their slopes, (triples, WIDTH3), or (WIDTH3, triples) with ACROSS."""
     grid = (tl.arange(0, p.WIDTH3) + 1).to(half_sum.dtype) * p.STEP3
-    apart = half_sum[:, None] - grid[None, :]
+    apart = half_sum[None, :] - grid[:, None] if ACROSS else half_sum[:, None] - grid[None, :]
     value = tl.exp(apart * apart * -p.ETA3)
     return value, apart * value * (-2.0 * p.ETA3)
 

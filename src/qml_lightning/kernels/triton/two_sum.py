@@ -1,0 +1,13 @@
+"""Sums of two float32 numbers without error, inside a kernel."""
+
+from __future__ import annotations
+
+import triton
+
+
+@triton.jit
+def two_sum(a, b):
+    """Rounded a + b, and what rounding took off: together they are a + b."""
+    s = a + b
+    v = s - a
+    return s, (a - (s - v)) + (b - v)
