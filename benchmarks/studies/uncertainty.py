@@ -41,7 +41,7 @@ CASES = {
     "silicon crystals": Case("zuo2020_Si:train", 30, 14, 1e-5, ("Elastic", "Surface", "hot"), "300 K"),
     "water": Case("water_pbe0ts:train", 60, 120, 1e-6),
 }  # fmt: skip
-# Groups of silicon that hold frames of 300 K and of a half to two melting points, told apart by their mean square forces.
+# Groups of silicon that hold frames of 300 K and of up to two melting points, told apart by the RMS of their forces.
 DYNAMICS, CALM = ("AIMD-NVT", "Vacancy"), 0.7  # eV/Å
 NAMES = {
     "ethanol_extra:H_removal": "O-H removal",
