@@ -168,14 +168,15 @@ def _of_strange(entries: list[Entry]) -> str:
 
 
 def _percent(entries: list[Entry], name: str) -> str:
-    return f"{100 * mean(entries, name):.0f} ± {100 * spread(entries, name):.0f} %"
+    error = f" ± {100 * spread(entries, name):.0f}" if len(entries) > 1 else ""
+    return f"{100 * mean(entries, name):.0f}{error} %"
 
 
 UNCERTAINTY = Benchmark(
     "uncertainty",
     "Uncertainties: coverage, ranking, unknown structures",
-    f"{N_FEATURES} features, a committee of {MEMBERS}. Means over {SPLITS} random splits into training and test "
-    "structures, each with its own features, ± the standard error. First table: test structures of the same kind as "
+    f"{N_FEATURES} features, a committee of {MEMBERS}. Means over up to {SPLITS} random splits into training and "
+    "test structures, each with its own features, ± the standard error. First table: test structures of the same kind as "
     "those learnt from; second: structures of another kind. Miscalibration: mean difference between the part of a "
     "normal distribution and the part of the errors within its interval. Log-likelihood: mean, less that of one fitted "
     "standard deviation for all. Error of the certain half of the test set as a part of the mean; sparsification: area "
