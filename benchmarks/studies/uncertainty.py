@@ -176,8 +176,8 @@ UNCERTAINTY = Benchmark(
     "uncertainty",
     "Uncertainties: coverage, ranking, unknown structures",
     f"{N_FEATURES} features, a committee of {MEMBERS}. Means over up to {SPLITS} random splits into training and "
-    "test structures, each with its own features, ± the standard error. First table: test structures of the same kind as "
-    "those learnt from; second: structures of another kind. Miscalibration: mean difference between the part of a "
+    "test structures, each with its own features, ± the standard error. First table: test structures of the same kind "
+    "as those learnt from; second: structures of another kind. Miscalibration: mean difference between the part of a "
     "normal distribution and the part of the errors within its interval. Log-likelihood: mean, less that of one fitted "
     "standard deviation for all. Error of the certain half of the test set as a part of the mean; sparsification: area "
     "between that curve, over all parts, and the curve of a perfect ranking, 0 at best. Rank correlation of "
