@@ -14,14 +14,15 @@ from ..harness.systems import liquid_water
 from ..harness.tables import table
 
 MEMBERS, ROUNDS = 8, 15
-FEATURES = (2048, 8192, 16384)
-SYSTEMS = ("aspirin, 100 at once", "one cell of water")
+FEATURES = (2048, 4096, 8192, 16384, 32768)
+WATER = "one cell of water"
+SYSTEMS = {"aspirin, 100 at once": "rmd17_aspirin:test_01@0:100", "ethanol, 200 at once": "rmd17_ethanol:test_01@0:200"}
 N_WATER = 1536  # atoms
 
 
 def cells(options: Options) -> list[Cell]:
     sizes = FEATURES[:1] if options.quick else FEATURES
-    return [{"system": system, "n_features": n_features} for system in SYSTEMS for n_features in sizes]
+    return [{"system": system, "n_features": n_features} for system in (*SYSTEMS, WATER) for n_features in sizes]
 
 
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
@@ -40,9 +41,10 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
 
 
 def _structures(system: str, quick: bool) -> Structures:
-    if system == SYSTEMS[1]:
+    if system == WATER:
         return liquid_water(192 if quick else N_WATER)
-    return load(f"rmd17_aspirin:test_01@0:{5 if quick else 100}").structures
+    structures = load(SYSTEMS[system]).structures
+    return structures.select(range(5)) if quick else structures
 
 
 def tables(entries: list[Entry]) -> str:
@@ -60,5 +62,5 @@ UNCERTAINTY_TIMES = Benchmark(
     "Time of a prediction with uncertainty",
     f"Energies, forces and, of a cell, stress, by the native path on one thread, with a committee of {MEMBERS}. "
     "Processor time, which other programs change little; both in turn in one run, the best of several.",
-    cells, measure, tables, needs=("water/water_pbe0ts.npz", *rmd17_files("aspirin")), threads=1,
+    cells, measure, tables, needs=("water/water_pbe0ts.npz", *rmd17_files("aspirin", "ethanol")), threads=1,
 )  # fmt: skip

@@ -12,7 +12,7 @@ from qml_lightning import Dataset, fit_properties, load_dataset
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Headline, Options, succeeded
 from ..harness.curves import both_logarithmic, draw_curve, row
-from ..harness.drawing import GREY, ORANGE, panels, title
+from ..harness.drawing import GREEN, GREY, ORANGE, PURPLE, RED, legend_above, panels, title
 from ..harness.entries import grouped
 from ..harness.internals import ENERGY_IN_EV
 from ..harness.models import with_features
@@ -29,7 +29,15 @@ UNITS: dict[str, tuple[str, float]] = {
 }  # fmt: skip
 INTENSIVE = ("mu", "homo", "lumo", "gap")
 CELLS = ((1000, 8192), (4000, 8192), (16_000, 8192), (64_000, 8192), (16_000, 16384))
-CUSTOMARY = PUBLISHED["qm9_properties"]["models"]["chemical accuracy"]
+RIVALS = PUBLISHED["qm9_properties"]
+CUSTOMARY = RIVALS["models"]["chemical accuracy"]
+BEST_RIVAL = "HDAD"  # of these representations
+LOOKS = {"HDAD": (ORANGE, "D"), "BAML": (GREEN, "^"), "bag of bonds": (PURPLE, "v"), "Coulomb matrix": (RED, "s")}
+
+
+def of_rival(name: str, quantity: str) -> float:
+    """Published error of a representation of kernel methods, in our units."""
+    return float(RIVALS["multiples"][name][quantity] * CUSTOMARY[quantity])
 
 
 @lru_cache(maxsize=1)
@@ -84,9 +92,11 @@ def tables(entries: list[Entry]) -> str:
             beside = f"{CUSTOMARY[name]:g}" if name in CUSTOMARY else ""
             first = features == min(curves)
             digits = 3 if max(e[name] for there in curve.values() for e in there) < 2 else 1
+            rival = f"{of_rival(BEST_RIVAL, name):.{digits}f}"
             rows.append([f"{name}, {unit}" if first else "", thousands(features), *row(curve, sizes, name, digits),
-                         beside if first else ""])  # fmt: skip
-    heads = ["MAE", "features", *(f"{thousands(n)} molecules" for n in sizes), "slope", "chemical accuracy"]
+                         rival if first else "", beside if first else ""])  # fmt: skip
+    rival = f"{BEST_RIVAL}, {thousands(RIVALS['n_train'])}"
+    heads = ["MAE", "features", *(f"{thousands(n)} molecules" for n in sizes), "slope", rival, "chemical accuracy"]
     return table(heads, rows)
 
 
@@ -94,20 +104,24 @@ def draw(entries: list[Entry]) -> Any:
     figure, axes = panels(len(UNITS), columns=4, height=1.75)
     curves = _curves(entries)
     paper = PUBLISHED["qm9"]
+    sizes = sorted({n for curve in curves.values() for n in curve} | {RIVALS["n_train"]})
     for axis, (name, (unit, _)) in zip(axes, UNITS.items(), strict=True):
         for number, (features, curve) in enumerate(sorted(curves.items())):
-            draw_curve(axis, curve, name, label=f"{features} features", number=2 * number)  # orange is the paper's
-        axis.axhline(CUSTOMARY[name], color=GREY, linestyle=":", linewidth=1.0, label="chemical accuracy")
+            draw_curve(axis, curve, name, label=f"ours, {features} features", number=5 * number)
+        for rival, (colour, mark) in LOOKS.items():
+            at, error = [RIVALS["n_train"]], [of_rival(rival, name)]
+            axis.plot(at, error, linestyle="", marker=mark, color=colour, label=rival, markersize=4)
         if name == "U0":
-            axis.plot([paper["n_train"]], [paper["models"]["paper, SORF"]], "X", color=ORANGE, label="paper, SORF")
-        both_logarithmic(axis, sorted({n for curve in curves.values() for n in curve}))
+            at, error = [paper["n_train"]], [paper["models"]["paper, SORF"]]
+            axis.plot(at, error, "X", color=GREY, label="paper, SORF")
+        axis.axhline(CUSTOMARY[name], color=GREY, linestyle=":", linewidth=1.0, label="chemical accuracy")
+        both_logarithmic(axis, sizes)
         axis.tick_params(axis="both", which="both", labelsize=5.5)
         axis.set_ylabel(f"MAE / {unit}", fontsize=6.5)
         title(axis, name)
     for axis in axes[-4:]:
         axis.set_xlabel("training molecules", fontsize=6.5)
-    for axis in (axes[0], axes[list(UNITS).index("U0")]):
-        axis.legend(fontsize=5)
+    legend_above(figure, axes, columns=4)
     return figure
 
 
@@ -120,8 +134,9 @@ def headline(entries: list[Entry]) -> list[Headline]:
     told = (
         f"gap {best['gap']:.0f} meV, α {best['alpha']:.2f} a₀³, Cv {best['Cv']:.3f} cal/mol/K, U0 {best['U0']:.1f} meV"
     )
-    beside = (
-        f"chemical accuracy: {CUSTOMARY['gap']:g}, {CUSTOMARY['alpha']:g}, {CUSTOMARY['Cv']:g}, {CUSTOMARY['U0']:g}"
+    names = ("gap", "alpha", "Cv", "U0")
+    beside = f"{BEST_RIVAL}, {thousands(RIVALS['n_train'])} molecules: " + ", ".join(
+        f"{of_rival(BEST_RIVAL, name):.3g}" for name in names
     )
     return [Headline(f"Twelve properties of QM9 in one solve, {n} molecules, {features} features: MAE", told, beside)]
 
@@ -132,8 +147,9 @@ QM9_PROPERTIES = Benchmark(
     "One model for all twelve: one Gram matrix, one decomposition, a ridge for each property by molecules left "
     "out of the training set in turn. The recipe is that of the atomisation energies (benchmark qm9) for all; nothing "
     "was tuned for a property. mu is the norm of the dipole, which is all that QM9 has; norm and orbital energies are "
-    "learnt as means over atoms, the others as sums. Tested on the 15 831 molecules of the paper's split. Chemical "
-    "accuracy is the error that is customarily asked for.",
+    "learnt as means over atoms, the others as sums. Tested on the 15 831 molecules of the paper's split. Beside them "
+    "published errors of kernel methods with 110 000 molecules (Faber et al. 2017, as Gilmer et al. 2017 list them; "
+    "other test molecules), and chemical accuracy, the error that is customarily asked for.",
     cells, measure, tables, draw, headline,
     needs=("qm9/qm9.npz",),
 )  # fmt: skip

@@ -148,6 +148,13 @@ def test_the_noise_of_an_energy_grows_with_the_number_of_atoms():
     torch.testing.assert_close(found, torch.tensor([0.2, 0.4], dtype=torch.float64))
 
 
+def test_a_model_file_keeps_the_power_of_a_calibration(fitted, tmp_path):
+    calibrations = {"energies": Calibration(2.0, 0.1), "forces": Calibration(1.5, 0.01, 0.6)}
+    potential = replace(fitted["direct"], committee=replace(fitted["direct"].committee, calibrations=calibrations))
+    potential.save(str(tmp_path / "model"))
+    assert load(tmp_path / "model").committee.calibrations == calibrations
+
+
 def test_a_model_without_a_committee_says_how_to_get_one():
     potential = fit(molecules(12), DIRECT)
     with pytest.raises(InputError, match="--committee 8"):

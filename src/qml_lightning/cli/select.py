@@ -15,9 +15,10 @@ from .screen import show, show_json, teaching, warnings_shown
 HELP = teaching(
     """Choose the structures of a pool that would teach a model most, to label them and add them with `update`.
 
-The choice is D-optimal, one structure after the other, with the posterior of the equations that the model was trained
-from (train --equations): not merely the most uncertain structures, and no two that are alike. Labels of the pool are
-ignored.
+The choice is made with the posterior of the equations that the model was trained from (train --equations), one
+structure after the other: each next one makes the forces of the whole pool most certain. So they are not merely the
+most uncertain structures, and no two are alike. With --criterion determinant, each next one tells most about the
+weights (D-optimal), wherever in the pool that is. Labels of the pool are ignored.
 
 [bold]Examples[/bold]
 
@@ -37,6 +38,9 @@ def command(
     output: Annotated[Path, Option("--output", "-o", help="File to write: .extxyz or .xyz.")],
     reading: DataOptions,
     machine: MachineOptions,
+    criterion: Annotated[
+        str, Option(help="What is to be small: variance of the forces of the pool, or determinant of the posterior.")
+    ] = "variance",
     overwrite: Overwrite = False,
     as_json: Json = False,
     debug: Debug = False,
@@ -52,13 +56,18 @@ def command(
     device = machine.prepare()
     structures = reading.load(pool, labels="ignored").structures
     with warnings_shown():
-        found = select(load_equations(equations), structures, number, Compute(device, machine.kernels))
+        known, compute = load_equations(equations), Compute(device, machine.kernels)
+        found = select(known, structures, number, criterion=criterion, compute=compute)  # type: ignore[arg-type]
     writers.write_extxyz(output, structures.select(list(found.index)), overwrite=overwrite)
     if as_json:
         show_json({"output": str(output), "index": list(found.index), "gains": list(found.gains)})
         return
     first, last = found.gains[0], found.gains[-1]
-    show(
-        f"{number} of {len(structures):,} structures are in {output}. The first tells {first:.3g} nats about the "
-        f"weights, the last one {last:.3g}."
-    )
+    told = f"{number} of {len(structures):,} structures are in {output}. "
+    if criterion == "determinant":
+        show(f"{told}The first tells {first:.3g} nats about the weights, the last one {last:.3g}.")
+    else:
+        show(
+            f"{told}They take away {100 * sum(found.gains):.0f} % of the variance of the forces of the pool, the first "
+            f"of them {100 * first:.2g} %, the last one {100 * last:.2g} %."
+        )

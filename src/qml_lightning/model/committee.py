@@ -46,7 +46,8 @@ class Committee:
     def from_header(cls, header: Mapping[str, Any], deviations: Tensor) -> Committee:
         """The committee of a model file."""
         calibrations = {
-            kind: Calibration(float(values["scale"]), float(values["noise"]))
+            # older files have no power
+            kind: Calibration(float(values["scale"]), float(values["noise"]), float(values.get("power", 1.0)))
             for kind, values in header["calibrations"].items()
         }
         exponent = float(header["size_exponent"])

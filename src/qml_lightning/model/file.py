@@ -147,6 +147,7 @@ def read_committee(header: Mapping[str, Any], file: Any, basis: Basis) -> Commit
     committee = Committee.from_header(about, read_tensor(file, COMMITTEE, shape).double())
     numbers = [number for one in committee.calibrations.values() for number in (one.scale, one.noise)]
     sound = all(0 <= number < LARGEST_DEVIATION for number in numbers) and math.isfinite(committee.size_exponent)
+    sound = sound and all(0 < one.power <= 1 for one in committee.calibrations.values())
     if {*committee.calibrations} != {"energies", "forces"} or not sound:
         raise KeyError("committee with calibrations of energies and forces")
     return committee
