@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
-import math
 from dataclasses import replace
 
 import numpy as np
