@@ -18,8 +18,8 @@ from cases import GUARDED, NAMES, Case, Verdict, judge, result_of
 # Seconds of processor time that a command may take, and seconds for which it may stand still: a machine that has other
 # work to do makes a command slow, and that is no hang.
 SECONDS = 120
-# Of processor time, in a look at it: less is standing still.
-STILL = 0.2
+# Part of the clock that is processor time: less is standing still.
+STILL = 0.002
 # Commands after which a worker is replaced by a fresh one.
 COMMANDS = 250
 
@@ -76,7 +76,7 @@ def _hang(process: subprocess.Popen[str], limit: float = SECONDS, still: float =
             before, used = used, _processor_seconds(process.pid)
             if used - began > limit:
                 return f"over {limit:.0f} s of processor time"
-            if used - before < STILL:
+            if used - before < STILL * still:
                 return f"stood still for {still:.0f} s"
     return ""
 
