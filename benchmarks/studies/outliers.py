@@ -110,7 +110,11 @@ def tables(entries: list[Entry]) -> str:
     clean = [entry for entry in entries if entry[CELL]["damage"] == NOTHING]
     quiet = ", ".join(entry[CELL]["data"] for entry in clean if not entry["false"])
     loud = ", ".join(f"{entry[CELL]['data']} (frames {entry['false']})" for entry in clean if entry["false"])
-    told = f"No alarm on clean data: {quiet or 'none'}.\n\nAlarms on clean data: {loud or 'none'}."
+    always = sum(all(entry["found"] for entry in there) for there in kinds.values())
+    told = (
+        f"Named in all of these sets where they can happen: {always} of {len(kinds)} kinds of damage.\n\n"
+        f"No alarm on clean data: {quiet or 'none'}.\n\nAlarms on clean data: {loud or 'none'}."
+    )
     return f"{table(['damage to one frame', *names], rows)}\n\n{told}"
 
 

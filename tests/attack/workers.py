@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import selectors
 import shutil
 import subprocess
@@ -14,8 +15,11 @@ from queue import Empty, Queue
 
 from cases import GUARDED, NAMES, Case, Verdict, judge, result_of
 
-# Seconds that a command may take, on a machine that has other work to do.
+# Seconds of processor time that a command may take, and seconds for which it may stand still: a machine that has other
+# work to do makes a command slow, and that is no hang.
 SECONDS = 120
+# Part of the clock that is processor time: less is standing still.
+STILL = 0.002
 # Commands after which a worker is replaced by a fresh one.
 COMMANDS = 250
 
@@ -44,12 +48,9 @@ class Worker:
         self._done += 1
         process.stdin.write(json.dumps({"command": command, "folder": str(folder)}) + "\n")
         process.stdin.flush()
-        with selectors.DefaultSelector() as ready:
-            ready.register(process.stdout, selectors.EVENT_READ)
-            if not ready.select(SECONDS):
-                process.kill()
-                self.end()
-                return "hang", f"over {SECONDS} s"
+        if reason := _hang(process):
+            self.end()
+            return "hang", reason
         line = process.stdout.readline()
         if not line:
             code = process.wait()
@@ -63,6 +64,27 @@ class Worker:
             self._process.kill()
             self._process.wait()
             self._process = None
+
+
+def _hang(process: subprocess.Popen[str], limit: float = SECONDS, still: float = SECONDS) -> str:
+    """Waits for an answer of the process; why that is given up, or empty if there is one or the process has ended."""
+    assert process.stdout is not None
+    began = used = _processor_seconds(process.pid)
+    with selectors.DefaultSelector() as ready:
+        ready.register(process.stdout, selectors.EVENT_READ)
+        while not ready.select(still):
+            before, used = used, _processor_seconds(process.pid)
+            if used - began > limit:
+                return f"over {limit:.0f} s of processor time"
+            if used - before < STILL * still:
+                return f"stood still for {still:.0f} s"
+    return ""
+
+
+def _processor_seconds(pid: int) -> float:
+    """Processor time of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def run_cases(cases: Sequence[Case], victims: Path, folder: Path, jobs: int) -> Iterator[Verdict]:

@@ -14,6 +14,7 @@ from ase.io import write
 from rich.console import Console
 from safetensors.torch import load_file
 
+from altered_files import alter_entries, write_checksum
 from qml_lightning import Structures, load, load_dataset, structures_from_ase
 from qml_lightning.cli import main, screen
 from qml_lightning.model.potential import Model
@@ -103,6 +104,35 @@ def test_merge_then_update_without_data_makes_the_model_of_both(run):
     assert same_model("both.safetensors", "all.safetensors")
     assert json.loads(run("info", "both.eq", "--json")[1])["structures"] == 60
     assert "60 with 540 atoms" in run("info", "both.eq")[1]
+
+
+def known(name: str) -> list[int] | None:
+    """Fingerprints of the structures that a model says it was trained on."""
+    trained_on = load(name).trained_on
+    return None if trained_on is None else sorted(trained_on.tolist())
+
+
+def test_a_model_of_merged_equations_knows_the_structures_of_both(run):
+    assert run("merge", "a.eq", "b.eq", "-o", "both.eq")[0] == 0
+    assert run("update", "a.safetensors", "--equations", "both.eq", "-o", "both.safetensors")[0] == 0
+    assert known("both.safetensors") == known("all.safetensors")
+    code, out, err = run("evaluate", "both.safetensors", "ethanol:train@40:60")
+    assert code == 0
+    assert "trained on 20 of the 20 structures" in out + err
+    taken_out = ["--equations", "both.eq", "--remove", "-o", "without.safetensors"]
+    assert run("update", "both.safetensors", "ethanol:train@40:60", *taken_out)[0] == 0
+    assert known("without.safetensors") == known("a.safetensors")
+
+
+def test_equations_of_older_versions_leave_unknown_what_a_model_was_trained_on(run):
+    for name in (Path("a.eq"), Path("b.eq")):
+        alter_entries(name, lambda entries: entries.update(forgotten=entries.pop("geometries")))
+        write_checksum(name)
+    assert run("update", "a.safetensors", "--equations", "a.eq", "-o", "same.safetensors")[0] == 0
+    assert known("same.safetensors") == known("a.safetensors")
+    assert run("merge", "a.eq", "b.eq", "-o", "both.eq")[0] == 0
+    assert run("update", "a.safetensors", "--equations", "both.eq", "-o", "both.safetensors")[0] == 0
+    assert known("both.safetensors") is None
 
 
 def closer_structures(scale: float) -> Structures:

@@ -256,6 +256,26 @@ def test_coordinates_in_a_wrong_unit_are_told(tmp_path, factor, says):
         load(path)
 
 
+@pytest.mark.parametrize(("kind", "unit"), [("energy", "eV"), ("forces", "eV/Å")])
+def test_a_label_of_impossible_size_is_refused_by_its_frame(tmp_path, kind, unit):
+    frames = ethanols()
+    results = frames[2].calc.results
+    results[kind] = np.where(np.arange(27).reshape(9, 3) == 5, 1e200, results[kind]) if kind == "forces" else 9.97e36
+    path = written(tmp_path / "set.extxyz", frames)
+    for read in (lambda: load(path), lambda: from_ase(frames)):
+        with pytest.raises(InputError, match=rf"frame 2 has a value of .*, more than 1e\+12 {unit} among"):
+            read()
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_a_frame_without_atoms_is_refused_by_its_number(tmp_path, first):
+    path = written(tmp_path / "set.extxyz", ethanols())
+    whole, empty = path.read_text(), "0\nenergy=1\n"
+    path.write_text(empty + whole if first else whole + empty)
+    with pytest.raises(InputError, match=f"frame {0 if first else 4} has no atoms"):
+        load(path)
+
+
 @pytest.mark.parametrize("n", [1, 3])
 def test_a_file_whose_last_number_is_cut_is_refused(tmp_path, n):
     path = written(tmp_path / "set.extxyz", ethanols(n))

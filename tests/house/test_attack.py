@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,22 @@ def test_damaged_models_equations_and_checkpoints_are_refused_in_words(attack, t
             assert verdict.outcome == "refused in words" or case.kind not in wanted
             outcomes.append(verdict.outcome)
     assert outcomes.count("refused in words") > FIRST / 2
+
+
+@pytest.mark.parametrize(
+    ("program", "says"),
+    [("while True: pass", "processor time"), ("import time; time.sleep(60)", "stood still"), ("print(1)", "")],
+)
+def test_the_attack_tells_a_hang_by_processor_time(attack, program, says):
+    import workers
+
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    try:
+        said = workers._hang(process, limit=1.0, still=2.0 if says == "processor time" else 5.0)
+        assert (says in said) if says else not said
+    finally:
+        process.kill()
+        process.communicate()
 
 
 def test_the_attack_notices_silent_changes_unexplained_exits_and_half_written_files(attack, tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -125,6 +127,17 @@ def test_tables_are_the_functions_with_two_continuous_derivatives():
         first = int((factors != 0).nonzero()[0])
         left = table[1:, first] * factors[first]
         assert (right - left).abs().max() < 1e-12 * table.abs().max()
+
+
+def test_making_the_tables_imports_no_compiler():
+    program = """
+import sys
+from qml_lightning.model.representations.density import DENSITY, hermite_table
+hermite_table(DENSITY._functions(10, 0.6, 1.0, 6.0), 6.0)
+print(*(name for name in ("torch._dynamo", "sympy") if name in sys.modules))
+"""
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+    assert not said.strip()
 
 
 # ---- derivatives and symmetries --------------------------------------------------------------------------------------

@@ -136,7 +136,20 @@ def test_numerical_forces_of_silicon_are_its_forces(silicon):
     assert np.abs(numerical - atoms.get_forces()[:4]).max() < 5e-3  # eV/Å
 
 
-@pytest.mark.parametrize("name", ["BFGS", "LBFGS", "BFGSLineSearch", "LBFGSLineSearch", "FIRE", "GPMin", "MDMin"])
+OPTIMISERS = (
+    "BFGS", "LBFGS", "BFGSLineSearch", "LBFGSLineSearch", "QuasiNewton", "GoodOldQuasiNewton", "RFO", "FIRE", "FIRE2",
+    "GPMin", "MDMin", "ODE12r",
+)  # fmt: skip
+
+
+def test_every_optimiser_of_ase_for_positions_is_tried():
+    import ase.optimize
+
+    others = {"RestartError", "CellAwareBFGS"}
+    assert {name for name in dir(ase.optimize) if name[0].isupper()} - others == {*OPTIMISERS}
+
+
+@pytest.mark.parametrize("name", OPTIMISERS)
 def test_optimisers_relax_silicon(silicon, name):
     import ase.optimize
 
@@ -144,6 +157,16 @@ def test_optimisers_relax_silicon(silicon, name):
     atoms.rattle(0.02, seed=2)
     atoms.calc = silicon.calculator()
     assert getattr(ase.optimize, name)(atoms, logfile=None).run(fmax=0.02, steps=200)
+
+
+def test_the_optimiser_of_cell_and_positions_relaxes_silicon(silicon):
+    from ase.filters import FrechetCellFilter
+    from ase.optimize import CellAwareBFGS
+
+    atoms = bulk("Si", cubic=True, a=5.40) * 2
+    atoms.rattle(0.02, seed=2)
+    atoms.calc = silicon.calculator()
+    assert CellAwareBFGS(FrechetCellFilter(atoms, exp_cell_factor=1.0), logfile=None).run(fmax=0.02, steps=200)
 
 
 @pytest.mark.parametrize("name", ["SciPyFminCG", "SciPyFminBFGS"])

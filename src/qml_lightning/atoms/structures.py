@@ -20,6 +20,10 @@ if TYPE_CHECKING:
 
 # A coordinate or a lattice vector beyond this is in another unit, or damaged: it is a tenth of a millimetre.
 LARGEST = 1e6  # Å
+# A label beyond this, in eV, eV/Å or eV/Å³, is a mark for a missing number, or damaged: its square tells nothing else.
+LARGEST_LABEL = 1e12
+
+LABEL_UNITS = {"energies": "eV", "forces": "eV/Å", "stress": "eV/Å³"}
 
 # Six independent components of a symmetric tensor, in Voigt's order.
 VOIGT = ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))
@@ -207,9 +211,13 @@ def checked(
         values, wanted = getattr(labels, kind), label_shapes(structures)[kind]
         if tuple(values.shape) != wanted:
             raise InputError(f"Wanted {kind} of shape {wanted}, got {tuple(values.shape)}.")
-        infinite = values.reshape(len(values), -1).isinf().any(1)
-        if (s := _first(infinite, structures.offsets if kind == "forces" else None)) is not None:
+        most = values.reshape(len(values), -1).abs().nan_to_num(0.0, posinf=torch.inf).amax(1)
+        offsets = structures.offsets if kind == "forces" else None
+        if (s := _first(most.isinf(), offsets)) is not None:
             raise InputError(f"{name(s)} has an infinite value among its {kind}. Remove it.")
+        if (s := _first(most > LARGEST_LABEL, offsets)) is not None:
+            size = f"{float(most[most > LARGEST_LABEL][0]):.3g}, more than {LARGEST_LABEL:.0e}"
+            raise InputError(f"{name(s)} has a value of {size} {LABEL_UNITS[kind]} among its {kind}. Remove it.")
     return structures
 
 

@@ -57,16 +57,20 @@ anew, and keeps its calibration.
 )
 
 
-def _trained_on(earlier: Potential, data: Dataset | None, remove: bool) -> Tensor | None:
-    """Fingerprints of the training structures with those of `data` added or taken out; None if they are not known."""
+def _trained_on(earlier: Potential, gathered: Equations, data: Dataset | None, remove: bool) -> Tensor | None:
+    """Fingerprints of all structures in the equations, which `merge` may have added; None if they are not known."""
     import torch
 
     from ..atoms.fingerprints import geometry_fingerprints
 
-    if data is None or earlier.trained_on is None:
-        return earlier.trained_on
-    new = geometry_fingerprints(data.structures)
-    return earlier.trained_on[~torch.isin(earlier.trained_on, new)] if remove else torch.cat([earlier.trained_on, new])
+    known = earlier.trained_on
+    if gathered.geometries is not None or known is None:
+        return gathered.geometries
+    # equations of an older version: the model knows its own structures
+    if data is not None:
+        new = geometry_fingerprints(data.structures)
+        known = known[~torch.isin(known, new)] if remove else torch.cat([known, new])
+    return known if len(known) == len(gathered.structures) else None
 
 
 def _repulsion(earlier: Potential, gathered: Equations, data: Dataset | None, remove: bool) -> Repulsion | None:
@@ -135,7 +139,7 @@ def command(
         about = {"kernels": kernels, "device": str(device), "seconds": round(time.perf_counter() - started, 3)}
         provenance = replace(potential.provenance, **about)  # type: ignore[arg-type]
         repulsion = _repulsion(earlier, gathered, dataset, remove)
-        trained_on = _trained_on(earlier, dataset, remove)
+        trained_on = _trained_on(earlier, gathered, dataset, remove)
         potential = replace(potential, provenance=provenance, trained_on=trained_on, repulsion=repulsion)
         save(potential, path, overwrite=True)
         return potential

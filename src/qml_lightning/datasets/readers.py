@@ -113,6 +113,8 @@ def load(
     found = _find(given.target, data_folder)
     asked = {"energy": energy_unit, "length": length_unit, "force": force_unit, "stress": stress_unit}
     content, stated, default = _read(found, wanted)
+    if not content.counts.all():
+        raise InputError(f"{found.name}, frame {content.rows[content.counts.argmin()]} has no atoms. Remove it.")
     units, notes = _units(found.name, content, asked, stated, default, bool(baseline))
     structures, its_labels, more_notes = structures_and_labels(content, units, found.name)
     more_notes += look_at(content, structures, its_labels, found.name)

@@ -151,7 +151,8 @@ class _Learner:
 
     def _predict(self, learn: Dataset, kind: str, structures: Structures) -> Prediction:
         labels = Labels(**{kind: getattr(learn.labels, kind)})
-        potential = fit(replace(learn, labels=labels), RECIPE, device=self.device, kernels=self.kernels)
+        part, device, kernels = replace(learn, labels=labels), self.device, self.kernels
+        potential = fit(part, RECIPE, outliers="keep", device=device, kernels=kernels)
         predictor = potential.on(self.device, kernels=self.kernels)
         return predictor.predict(structures, forces=kind == "energies", stress=False)
 

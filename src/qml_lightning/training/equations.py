@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..atoms.dataset import Dataset
+from ..atoms.fingerprints import geometry_fingerprints
 from ..atoms.structures import Labels
 from ..errors import InputError
 from ..linear.compensated import accumulation_on
@@ -44,6 +45,8 @@ class Equations:
     chosen: Chosen  # recipe and ridge that the fit began with, and the evidence for them
     # shortest distances and greatest crowding of the structures; None where they were not looked for
     bounds: Repulsion | None = None
+    # (structures,) int64, fingerprint of each structure without its labels; None in files of older versions
+    geometries: Tensor | None = None
 
     @property
     def recipe(self) -> Recipe:
@@ -106,6 +109,7 @@ def empty(
         problem.structures.n_atoms,
         problem.source,
         chosen or Chosen.given(basis.recipe),
+        geometries=geometry_fingerprints(problem.structures),
     )
 
 
@@ -164,6 +168,7 @@ def merged(one: Equations, other: Equations, *, repeated: bool = False) -> Equat
         atoms=one.atoms + other.atoms,
         data=_together(one.data, other.data),
         bounds=other.bounds if one.bounds is None else one.bounds.and_of(other.bounds),
+        geometries=_both(one.geometries, other.geometries),
     )
 
 
@@ -188,7 +193,7 @@ def extended(
     labels = Labels(**{kind: getattr(data.labels, kind) for kind in kinds})
     problem = Problem(structures, labels, equations.references.origin, data.source.as_dict())
     prints = problem.fingerprints
-    left = _without(equations.structures, prints, data.source.name) if remove else None
+    left = _left_by(prints, equations.structures, data.source.name) if remove else None
     if left is None:
         _refuse_repeated(equations.structures, prints, repeated)
     sign = -1 if remove else 1
@@ -202,15 +207,26 @@ def extended(
     bounds = equations.bounds
     if bounds is not None and not remove:
         bounds = bounds.and_below(structures, equations.recipe.representation.cutoff)
+    geometries = equations.geometries
+    if left is None:
+        geometries = _both(geometries, geometry_fingerprints(structures))
+    elif geometries is not None:
+        geometries = geometries[left]
     draws = [*equations.data.get("draws", []), f"without {len(data)} of {data.source.name}"]
     return replace(
         equations,
         references=equations.references.with_structures(structures, labels.energies, sign),
-        structures=torch.cat([equations.structures, prints]) if left is None else left,
+        structures=torch.cat([equations.structures, prints]) if left is None else equations.structures[left],
         atoms=equations.atoms + sign * structures.n_atoms,
         data=equations.data | {"draws": draws} if remove else _together(equations.data, problem.source),
         bounds=bounds,
+        geometries=geometries,
     )
+
+
+def _both(one: Tensor | None, other: Tensor | None) -> Tensor | None:
+    """One list of fingerprints after the other; None unless both are known."""
+    return None if one is None or other is None else torch.cat([one, other])
 
 
 def _same_origin(one: Equations, other: Equations) -> bool:
@@ -236,8 +252,8 @@ def _refuse_repeated(there: Tensor, new: Tensor, repeated: bool) -> None:
         )
 
 
-def _without(there: Tensor, gone: Tensor, name: str) -> Tensor:
-    """`there` without one occurrence of each of `gone`; an InputError if one is missing."""
+def _left_by(gone: Tensor, there: Tensor, name: str) -> Tensor:
+    """Marks of `there` without one occurrence of each of `gone`; an InputError if one is missing."""
     positions: dict[int, list[int]] = {}
     for at, value in enumerate(there.tolist()):
         positions.setdefault(value, []).append(at)
@@ -254,7 +270,7 @@ def _without(there: Tensor, gone: Tensor, name: str) -> Tensor:
         )
     if not bool(keep.any()):
         raise InputError("These are all the structures that are in the equations: nothing would be left.")
-    return there[keep]
+    return keep
 
 
 def _together(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:

@@ -73,6 +73,7 @@ def _tensors(equations: Equations) -> dict[str, Tensor]:
         "origin": equations.references.origin.energies,
         "references": equations.references.sums,
         "structures": equations.structures,
+        **({} if equations.geometries is None else {"geometries": equations.geometries}),
         **basis_tensors(equations.basis),
         **repulsion_tensors(equations.bounds),
     }
@@ -137,8 +138,14 @@ def load_state(path: str | Path, *, device: torch.device | str = "cpu") -> tuple
             header["data"],
             Chosen.from_header(header),
             read_repulsion(file, basis.elements, basis.recipe.representation.cutoff),
+            _geometries(file, header["structures"]),
         )
         return equations, None if position is None else Position(**position)
+
+
+def _geometries(file: Any, n: int) -> Tensor | None:
+    """Fingerprints of the structures without their labels; None in files of older versions."""
+    return read_tensor(file, "geometries", (n,)) if "geometries" in file.keys() else None  # noqa: SIM118
 
 
 def _check_counts(counts: Mapping[str, Any]) -> None:

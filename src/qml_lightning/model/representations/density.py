@@ -153,14 +153,14 @@ def hermite_table(functions: Callable[[Tensor], Tensor], cutoff: float) -> Tenso
 
     Functions and their first two derivatives are continuous, (intervals, 6, functions) in float64.
     """
-    r = torch.linspace(0.0, cutoff, INTERVALS + 1, dtype=torch.float64)
-    step, one = cutoff / INTERVALS, torch.ones_like(r)
-
-    def slope(x: Tensor) -> Tensor:
-        derivative: Tensor = torch.func.jvp(functions, (x,), (one,))[1]
-        return derivative
-
-    f, d, s = functions(r), slope(r) * step, torch.func.jvp(slope, (r,), (one,))[1] * step**2
+    step = cutoff / INTERVALS
+    # not torch.func: it imports a compiler, which takes as long as all else that a program begins with
+    with torch.inference_mode(False), torch.enable_grad():
+        r = torch.linspace(0.0, cutoff, INTERVALS + 1, dtype=torch.float64, requires_grad=True)
+        values = functions(r)
+        first = _slopes(values, r)
+        second = _slopes(first, r)
+    f, d, s = values.detach(), first.detach() * step, second.detach() * step**2
     rise, d0, d1, s0, s1 = f[1:] - f[:-1], d[:-1], d[1:], s[:-1], s[1:]
     return torch.stack(
         [
@@ -173,6 +173,12 @@ def hermite_table(functions: Callable[[Tensor], Tensor], cutoff: float) -> Tenso
         ],
         1,
     )
+
+
+def _slopes(values: Tensor, r: Tensor) -> Tensor:
+    """Derivative of each column of `values` by the `r` of its row, as a graph that can be derived again."""
+    slopes = [torch.autograd.grad(column.sum(), r, create_graph=True)[0] for column in values.unbind(1)]
+    return torch.stack(slopes, 1) if slopes else values
 
 
 def distinct_channels(p: DensityArguments, samples: Sequence[Tensor], n: int) -> Tensor:

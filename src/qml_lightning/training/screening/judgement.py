@@ -230,7 +230,7 @@ class Judged:
         squares = torch.zeros(len(self.index), dtype=torch.float64)
         for k, sigma in enumerate(self.sigma):
             own = self.kind == k
-            squares += _summed(self.sized[own].square(), self.owner[own], len(self.index)) / max(sigma, 1e-300) ** 2
+            squares += _summed((self.sized[own] / max(sigma, 1e-300)).square(), self.owner[own], len(self.index))
         share = float(squares[most > 1.0].sum() / squares.sum().clamp(min=1e-300))
         found.sort(key=lambda one: -one.excess)
         return Outliers(tuple(found), len(self.index), share)
