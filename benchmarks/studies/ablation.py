@@ -17,7 +17,7 @@ from ..harness.entries import grouped
 from ..harness.internals import SHORT_DENSITY, Equations, equations_of, solutions
 from ..harness.models import ENERGY, FORCE, fchl19_recipe, load, mae, rmd17_files, with_features
 from ..harness.tables import table
-from .recipe_changes import CHANGES, DEFAULT, DENSITY_CHANGES, SIZE_EXPONENTS, Change, MakeBasis
+from .recipe_changes import CHANGES, DEFAULT, DENSITY_CHANGES, KERNEL_CHANGES, SIZE_EXPONENTS, Change, MakeBasis
 
 SEVERAL = "small_mols"  # molecules of several compositions, for which the weight of energies by size matters
 SMOOTH = (1e-10, 1e-9, 1e-8)  # ridges
@@ -136,7 +136,11 @@ _OF_FCHL19 = Ablation(
 _ROUGH = (1e-7, 1e-6, 1e-5, 1e-4)  # ridges: few structures and many features
 _OF_DENSITY = Ablation(
     _short_density,
-    dict.fromkeys(("aspirin", "toluene"), DENSITY_CHANGES), dict.fromkeys(("aspirin", "toluene"), _ROUGH),
+    {
+        **dict.fromkeys(("aspirin", "toluene"), DENSITY_CHANGES),
+        **dict.fromkeys(("ethanol", "malonaldehyde", "salicylic"), (DEFAULT, *KERNEL_CHANGES)),
+    },
+    dict.fromkeys(("aspirin", "toluene", "ethanol", "malonaldehyde", "salicylic"), _ROUGH),
     Sizes(4096, 100, 100), seeds=1,
 )  # fmt: skip
 ABLATION = Benchmark(

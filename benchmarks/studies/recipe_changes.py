@@ -144,6 +144,30 @@ def heavy_tailed(degrees_of_freedom: int) -> MakeBasis:
     return basis
 
 
+def half_blind(data: Dataset, recipe: Recipe) -> Basis:
+    """Half of the blocks of features see pairs and three bodies alone: the kernel is a sum of two.
+
+    Each of the two views has half of the axes, principal ones of what it sees; zeros among the signs of the first
+    Hadamard transform hide the other half.
+    """
+    found, half = Basis.draw(data.structures, recipe), recipe.rank // 2
+    three = replace(recipe.representation, weight3=0.0)
+    mixing = {"mixing": found.drawn["mixing"]}
+    drawn = {**three.draw(len(found.elements), recipe.seed), **mixing}
+    fewer = Basis.draw(data.structures, replace(recipe, representation=three), drawn).projection.matrices
+    axes = found.projection.matrices.clone()
+    axes[:, :, half:] = 0.0
+    axes[:, : fewer.shape[1], half:] = fewer[:, :, :half]
+    maps = []
+    for one in found.maps:
+        assert one.signs is not None
+        signs = one.signs.clone()
+        signs[0::2, 0, half:] = 0.0
+        signs[1::2, 0, :half] = 0.0
+        maps.append(replace(one, signs=signs))
+    return replace(with_axes(found, axes), maps=tuple(maps))
+
+
 def _first_fit(data: Dataset, recipe: Recipe, n_features: int, ridge: float = 1e-9) -> Potential:
     """A small model, by the direct solver."""
     n_features = min(n_features, recipe.features.n_features)
@@ -201,6 +225,13 @@ SIZE_EXPONENTS = (
     Change("size exponent", "1", fields(size_exponent=1.0, energy_weight=120.0)),
 )
 
+# Changes of the kernel on top of the density, which are tried on more molecules than the others.
+KERNEL_CHANGES = (
+    Change("projection", "bonding classes apart by 1", fields(class_spread=1.0)),
+    Change("projection", "bonding classes apart by 2", fields(class_spread=2.0)),
+    Change("projection", "bonding classes apart by 4", fields(class_spread=4.0)),
+    Change("features", "half of them see three bodies alone", basis=half_blind),
+)
 # Changes of the density. The rank is 256, as the choice takes it for these molecules; the short range suits aspirin.
 DENSITY_CHANGES = (
     DEFAULT,
@@ -236,6 +267,7 @@ DENSITY_CHANGES = (
     Change("channels", "64 of 256 that differ most", represented(n_candidates=256)),
     Change("channels", "48 of 256 that differ most", represented(n_channels=48, n_candidates=256)),
     Change("channels", "32 of 256 that differ most", represented(n_channels=32, n_candidates=256)),
+    *KERNEL_CHANGES,
     Change("features", "frequencies of Student's t, 4 degrees of freedom", basis=heavy_tailed(4)),
     Change("features", "frequencies of Student's t, 10 degrees of freedom", basis=heavy_tailed(10)),
 )

@@ -59,7 +59,7 @@ class FitOptions(RecipeChanges, total=False):
 
     targets: Sequence[str] | None  # labels to learn from: some of "energies", "forces", "stress"; all by default
     reference_energies: Mapping[int, float] | None  # eV by atomic number; by default found from the data
-    outliers: OnOutliers  # "tell" (frames that contradict the others; the default), "drop", "stop", "keep" (do not look)
+    outliers: OnOutliers  # frames that contradict the others: "tell" (the default), "drop", "stop", "keep"
     repulsion: bool  # pairs closer than any in the data repel each other; on by default
     committee: int  # members drawn from the posterior that the model keeps, for uncertainties; 0: none
     basis: Potential | Basis | None  # axes and feature maps to use, so that the equations of both can be added

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from scipy.linalg import eigh
 
-from qml_lightning.model.projection import atoms_of_elements, directions, lift, principal_axes, project
+from qml_lightning.model.projection import (
+    LEAST_SPREAD,
+    atoms_of_elements,
+    directions,
+    lift,
+    principal_axes,
+    project,
+)
 
 
 def _samples() -> list[torch.Tensor]:
@@ -43,3 +51,49 @@ def test_lifting_is_the_transpose_of_projecting():
     random = np.random.default_rng(1)
     x, y = torch.from_numpy(random.normal(size=(4, 20))), torch.from_numpy(random.normal(size=(4, 4)))
     assert torch.allclose((project(matrices, x, atoms) * y).sum(), (x * lift(matrices, y, atoms)).sum())
+
+
+def _classes() -> tuple[torch.Tensor, torch.Tensor]:
+    """A sample of three classes whose means differ along directions of little spread."""
+    random = np.random.default_rng(2)
+    classes = random.integers(0, 3, 400)
+    sample = random.normal(size=(400, 20)) * np.linspace(2, 0.01, 20)
+    sample[:, 18] += np.array([0.0, 8.0, 8.0])[classes]
+    sample[:, 17] += np.array([0.0, 0.0, 20.0])[classes]
+    return torch.from_numpy(sample), torch.from_numpy(classes)
+
+
+def test_the_last_axes_are_the_linear_discriminants_of_bonding_classes():
+    sample, classes = _classes()
+    plain = principal_axes(directions([sample]), 16).matrices[0]
+    apart = principal_axes(directions([sample], [classes]), 16, class_spread=2.0).matrices[0]
+    assert torch.equal(apart[:, :-2], plain[:, :-2])
+    # oracle: the generalised eigenvalue problem of scatter between and within classes, of all 16 coordinates
+    rho = (sample @ plain).numpy()
+    means = np.stack([rho[classes == c].mean(0) for c in range(3)])
+    share = np.bincount(classes) / len(classes)
+    between = (means - share @ means).T @ np.diag(share) @ (means - share @ means)
+    within = (rho - means[classes]).T @ (rho - means[classes]) / len(rho)
+    within += LEAST_SPREAD * np.trace(within) / 16 * np.eye(16)
+    vectors = eigh(between, within)[1][:, -2:]
+    expected = plain.numpy() @ vectors
+    for mine, its in zip(apart[:, -2:].T.numpy(), expected.T[::-1]):
+        assert np.isclose(abs(mine @ its), np.linalg.norm(mine) * np.linalg.norm(its))
+
+
+def test_means_of_bonding_classes_spread_by_what_was_asked_along_each_of_these_axes():
+    sample, classes = _classes()
+    axes = principal_axes(directions([sample], [classes]), 16, class_spread=2.0).matrices[0][:, -2:]
+    means = torch.stack([(sample[classes == c] @ axes).mean(0) for c in range(3)])
+    share = torch.bincount(classes).double() / len(classes)
+    assert torch.allclose((share @ (means - share @ means).square()).sqrt(), torch.tensor(2.0, dtype=torch.float64))
+
+
+def test_classes_that_do_not_stand_apart_change_no_axis():
+    """In a melt bonds come and go."""
+    sample, classes = _classes()
+    mixed = classes[torch.from_numpy(np.random.default_rng(3).permutation(len(classes)))]
+    plain = principal_axes(directions([sample]), 16)
+    assert torch.equal(principal_axes(directions([sample], [mixed]), 16, class_spread=2.0).matrices, plain.matrices)
+    one = principal_axes(directions([sample], [torch.zeros_like(classes)]), 16, class_spread=2.0)
+    assert torch.equal(one.matrices, plain.matrices)

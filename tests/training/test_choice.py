@@ -124,8 +124,8 @@ def test_remembered_environments_are_those_of_the_batch_if_another_size_has_othe
 
 def test_axes_are_found_once_for_all_widths_sizes_and_ranks(ethanol, monkeypatch):
     found = []
-    whole = trials.directions
-    monkeypatch.setattr(trials, "directions", lambda *a: found.append(None) or whole(*a))
+    whole = trials.sample_directions
+    monkeypatch.setattr(trials, "sample_directions", lambda *a: found.append(None) or whole(*a))
     start = recipe(n_features=64, paired=True)
     fits = trials_of(problem_of(ethanol), start, ValidationSet(10))
     for size, one in ((Size(30, 64), start), (Size(15, 128), start), (Size(30, 64), replace(start, rank=16))):
@@ -134,6 +134,16 @@ def test_axes_are_found_once_for_all_widths_sizes_and_ranks(ethanol, monkeypatch
     assert len(found) == 1
     fits.trial(Size(30, 64), replace(start, representation=ENERGIES_SERIES))
     assert len(found) == 2
+
+
+def test_bonding_classes_are_told_apart_where_there_are_several(ethanol):
+    start = recipe(n_features=128, paired=True)
+    chosen = choose(problem_of(ethanol), Automatic(start, ("class_spread", "ridge")))
+    tried = {one["class_spread"]: one["score"] for one in chosen.evidence["trials"]}
+    assert set(tried) == {0.0, rules.CLASS_SPREAD}  # CH₃ and CH₂
+    assert chosen.recipe.class_spread in tried
+    several = choose(problem_of(argon(60)), Automatic(start, ("class_spread", "ridge")))
+    assert {one["class_spread"] for one in several.evidence["trials"]} == {0.0}
 
 
 def test_the_rank_grows_until_axes_lose_little_and_features_are_few(ethanol):
@@ -408,7 +418,7 @@ def test_train_shows_the_choice_and_so_does_info(run):
     code, out, err = run(*train, "--sigma", 7)
     assert code == 0, err
     for text in (out, run("info", "m.safetensors")[1]):
-        for word in ("energy weight, rank, ridge, in", "expected errors", "held-out", "σ = 7"):
+        for word in ("energy weight, rank, bonds apart, ridge, in", "expected errors", "held-out", "σ = 7"):
             assert word in text
         assert text.count("chosen") == 2  # the fields, and the trial
     told = json.loads(run(*train, "--json", "--overwrite", "--ridge", 1e-7)[1])

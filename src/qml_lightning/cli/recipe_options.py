@@ -62,6 +62,11 @@ class RecipeOptions:
     rank: Annotated[
         int | None, Option(help="Number of principal axes kept for each element.", rich_help_panel=RECIPE)
     ] = None
+    class_spread: Annotated[
+        float | None,
+        Option(help="How far the last axes set atoms with other bonds apart, beside --sigma; 0: not at all.",
+               rich_help_panel=RECIPE),
+    ] = None  # fmt: skip
     cutoff: Annotated[float | None, Option(help="Cutoff radius in Å.", rich_help_panel=RECIPE)] = None
     cutoff_power: Annotated[
         int | None,
@@ -152,7 +157,7 @@ class RecipeOptions:
             features=replace(base.features, **_given(features)),
             solver=replace(base.solver, **_given({"method": self.solver, "accumulation": self.accumulation})),
             **self._shared(),
-            **_given({"precision": checked_precision(precision)}),
+            **_given({"precision": checked_precision(precision), "class_spread": self.class_spread}),
         )
         recipe.check()
         return recipe
@@ -181,6 +186,7 @@ class RecipeOptions:
 
         without: dict[str, object] = {"--features": self.features, "--solver": self.solver}
         without |= {"--accumulation": self.accumulation, "--own-weights": self.blocks}
+        without |= {"--class-spread": self.class_spread}
         without |= {"--ridge": self.ridge} if self.method == "oqml" else {"--threshold": self.threshold}
         if given := list(_given(without)):
             raise InputError(f"--method {self.method} does not use {', '.join(given)}. Leave it out.")

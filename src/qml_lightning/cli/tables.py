@@ -59,15 +59,16 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group]:
 
     size, judges, kinds = choice["best"]["size"], choice["judges"], choice["best"]["errors"]
     rows = [
-        (name, f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
+        (name, f"{apart:g}", f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
          *(shown(QUANTITIES[kind], error) for kind, error in trial["errors"].items()),
          verdict(trial, choice))
-        for (name, rank, sigma, weight), trial in best_trials(choice).items()
+        for (name, rank, apart, sigma, weight), trial in best_trials(choice).items()
     ]  # fmt: skip
     heads = [heading(QUANTITIES[kind]).replace(" (", "\n(") for kind in kinds]
-    columns = ["representation", "σ", "rank", "weight", "ridge", *heads, ""]
+    columns = ["representation", "bonds\napart", "σ", "rank", "weight", "ridge", *heads, ""]
     # a screen is narrow: what all trials share is told above
-    kept = [at for at, name in enumerate(columns) if name not in ("representation", "rank") or _varies(rows, at)]
+    shared = ("representation", "bonds\napart", "rank")
+    kept = [at for at, name in enumerate(columns) if name not in shared or _varies(rows, at)]
     columns, rows = [columns[at] for at in kept], [tuple(row[at] for at in kept) for row in rows]
     numbers = [at for at, name in enumerate(columns) if name not in ("representation", "")]
     more = f" and {judges['more_energies']:,} energies" if judges["more_energies"] else ""

@@ -9,13 +9,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..atoms.bonds import bonding_classes
 from ..atoms.neighbours import element_indices, pairs_within
 from ..atoms.structures import Structures, batches
 from ..kernels import FeatureMap, Kernels, RepresentationArguments, kernels_for
 from ..machine.compute import Compute
 from ..machine.waits import sent
 from .features import columns_of, draw_maps
-from .projection import Projection, directions, principal_axes
+from .projection import Directions, Projection, directions, principal_axes
 from .recipe import Recipe
 from .representations import Representation
 
@@ -24,7 +25,7 @@ ATOMS_AT_ONCE = 2048
 # Environments of each element from which a representation chooses what to keep of what it drew.
 SAMPLES_TO_CHOOSE = 400
 # Recipe fields that decide the rows. The seed and the sample of environments do so only through what was drawn.
-BASIS_FIELDS = ("representation", "rank", "features", "size_exponent", "precision")
+BASIS_FIELDS = ("representation", "rank", "class_spread", "features", "size_exponent", "precision")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ class Basis:
         if drawn is None:
             drawn = draw_representation(structures, recipe)
         random = np.random.default_rng(recipe.seed)
-        axes = principal_axes(directions(sample_environments(structures, recipe, drawn, random)), recipe.rank)
+        found = sample_directions(structures, recipe, drawn, random)
+        axes = principal_axes(found, recipe.rank, recipe.class_spread)
         maps = draw_maps(recipe.features, len(structures.elements), recipe.rank, random)
         return cls(structures.elements, recipe, axes, maps, drawn)
 
@@ -147,14 +149,38 @@ def sample_environments(
     structures: Structures, recipe: Recipe, drawn: Mapping[str, Tensor], random: np.random.Generator
 ) -> list[Tensor]:
     """Up to `projection_samples` representations of each element, (environments, size) in float64 on the CPU."""
+    return _environments_of(structures, recipe, drawn, _chosen_atoms(structures, recipe, random))
+
+
+def sample_directions(
+    structures: Structures, recipe: Recipe, drawn: Mapping[str, Tensor], random: np.random.Generator
+) -> list[Directions]:
+    """Directions of a sample of the environments of each element, with the bonding classes of the sample."""
+    chosen = _chosen_atoms(structures, recipe, random)
+    samples = _environments_of(structures, recipe, drawn, chosen)
+    sampled = structures.structure_of_atom[chosen].unique()
+    part, here = structures.select(sampled), chosen[torch.isin(structures.structure_of_atom, sampled)]
+    element, classes = element_indices(part.numbers, structures.elements), bonding_classes(part, structures.elements)
+    return directions(samples, [classes[here & (element == e)] for e in range(len(structures.elements))])
+
+
+def _chosen_atoms(structures: Structures, recipe: Recipe, random: np.random.Generator) -> Tensor:
+    """Up to `projection_samples` atoms of each element, chosen at random, (atoms,) bool."""
+    element = element_indices(structures.numbers, structures.elements)
+    chosen = torch.zeros(structures.n_atoms, dtype=torch.bool)
+    for e in range(len(structures.elements)):
+        atoms = (element == e).nonzero()[:, 0]
+        chosen[atoms[torch.from_numpy(random.permutation(len(atoms))[: recipe.projection_samples])]] = True
+    return chosen
+
+
+def _environments_of(
+    structures: Structures, recipe: Recipe, drawn: Mapping[str, Tensor], chosen: Tensor
+) -> list[Tensor]:
+    """Representations of the chosen atoms of each element, (environments, size) in float64 on the CPU."""
     elements = structures.elements
     table = kernels_for("cpu", torch.float64, kind=recipe.representation.kind)
     arguments = recipe.representation.arguments(len(elements), drawn)
-    element = element_indices(structures.numbers, elements)
-    chosen = torch.zeros(structures.n_atoms, dtype=torch.bool)
-    for e in range(len(elements)):
-        atoms = (element == e).nonzero()[:, 0]
-        chosen[atoms[torch.from_numpy(random.permutation(len(atoms))[: recipe.projection_samples])]] = True
     samples: list[list[Tensor]] = [[] for _ in elements]
     sampled = structures.structure_of_atom[chosen].unique()
     for index in batches(structures.counts[sampled], ATOMS_AT_ONCE):

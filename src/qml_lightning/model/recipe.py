@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal, TypedDict
@@ -54,6 +55,8 @@ class Recipe:
 
     representation: Representation = DEFAULT_REPRESENTATION
     rank: int = 128  # principal axes of the environments of each element
+    # of the last axes, that tell apart atoms with other bonds, such as CH₃ and CH₂: how far, beside σ; 0: none do
+    class_spread: float = 0.0
     features: FeatureSettings = field(default_factory=FeatureSettings)
     ridge: float = 1e-9
     energy_weight: float = 3.0
@@ -75,10 +78,11 @@ class Recipe:
 
     def facts(self) -> dict[str, str]:
         """Settings in words, by name."""
+        apart = f", bonds apart by {self.class_spread:g}" if self.class_spread else ""
         weights = {"energy": self.energy_weight, "force": self.force_weight, "stress": self.stress_weight}
         return {
             "representation": self.representation.describe(),
-            "projection": f"{self.rank} axes",
+            "projection": f"{self.rank} axes{apart}",
             "features": self.features.describe(),
             "ridge": f"{self.ridge:g}",
             "weights": ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items()),
@@ -109,6 +113,8 @@ class Recipe:
         check_fields(self, rank=1, projection_samples=1, seed=0)
         check_fields(self.solver, preconditioner_features=1, most_iterations=1)
         self.features.check(self.rank)
+        if not 0 <= self.class_spread < math.inf:
+            raise InputError(f"The class spread must be 0 (none) or positive, got {self.class_spread}. Use 2.")
         if not self.ridge >= 0:
             raise InputError(f"The ridge must not be negative, got {self.ridge}.")
         if self.precision not in ("float32", "float64"):
@@ -156,6 +162,7 @@ class RecipeChanges(TypedDict, total=False):
     representation: Representation | str  # its settings or a name, such as "density" or "cosine-series"
     cutoff: float  # radius in Å within which atoms see each other
     rank: int  # principal axes of the environments that are kept for each element
+    class_spread: float  # how far the last axes set atoms with other bonds apart; 0: not at all
     ridge: float  # regularisation: larger for noisy labels
     energy_weight: float  # of an energy beside a force component: larger for better energies and worse forces
     force_weight: float  # of a force component
@@ -183,7 +190,7 @@ def changed(recipe: Recipe, changes: RecipeChanges) -> Recipe:
 
 
 # Fields that training/choice can choose from the data.
-CHOOSABLE = ("representation", "sigma", "energy_weight", "rank", "ridge", "blocks")
+CHOOSABLE = ("representation", "sigma", "energy_weight", "rank", "class_spread", "ridge", "blocks")
 
 
 @dataclass(frozen=True)

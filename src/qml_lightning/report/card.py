@@ -90,13 +90,16 @@ def _predictions(prediction: dict[str, Any] | None) -> str:
     return f"in {prediction['precision']}; random error of energies {noise}"
 
 
+CHOSEN_NAMES = {"sigma": "σ", "energy_weight": "energy weight", "class_spread": "bonds apart"}
+
+
 def chosen_words(choice: dict[str, Any] | None) -> str:
     """Fields that were chosen from the data, and the errors to expect."""
     if choice is None:
         return ""
     from ..model.metrics import with_unit
 
-    names = ", ".join({"sigma": "σ", "energy_weight": "energy weight"}.get(name, name) for name in choice["chosen"])
+    names = ", ".join(CHOSEN_NAMES.get(name, name) for name in choice["chosen"])
     spread = choice.get("uncertainties", {})  # older files have none
     expected = ", ".join(
         with_unit(QUANTITIES[kind], error, spread.get(kind)) for kind, error in choice["predicted"].items()
@@ -137,7 +140,7 @@ def seconds_words(seconds: float) -> str:
 
 
 def best_trials(choice: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, Any]]:
-    """Trials of the last size of a choice, each setting with its best ridge: by representation, rank, σ and weight."""
+    """Trials of the last size of a choice, each setting with its best ridge, by `settings_of`."""
     best: dict[tuple[Any, ...], dict[str, Any]] = {}
     for trial in [*choice["trials"], choice["best"]]:
         if trial["size"] == choice["best"]["size"] and (
@@ -149,7 +152,8 @@ def best_trials(choice: dict[str, Any]) -> dict[tuple[Any, ...], dict[str, Any]]
 
 def settings_of(trial: dict[str, Any]) -> tuple[Any, ...]:
     """Settings of a trial besides the ridge."""
-    return trial["representation"], trial["rank"], trial["sigma"], trial["energy_weight"]
+    apart = trial.get("class_spread", 0.0)  # older files have none
+    return trial["representation"], trial["rank"], apart, trial["sigma"], trial["energy_weight"]
 
 
 def verdict(trial: dict[str, Any], choice: dict[str, Any]) -> str:

@@ -220,12 +220,13 @@ def _choice(choice: dict[str, Any] | None) -> str:
         return ""
     size, kinds = choice["best"]["size"], list(choice["best"]["errors"])
     rows = [
-        (name, f"{sigma:g}", str(rank), f"{weight:g}", f"{trial['ridge']:.1e}",
+        (name, f"{apart:g}", f"{sigma:g}", str(rank), f"{weight:g}", f"{trial['ridge']:.1e}",
          *(shown(QUANTITIES[kind], trial["errors"][kind]) for kind in kinds), verdict(trial, choice))
-        for (name, rank, sigma, weight), trial in best_trials(choice).items()
+        for (name, rank, apart, sigma, weight), trial in best_trials(choice).items()
     ]  # fmt: skip
     heads = (
         "representation",
+        "bonds apart",
         "σ",
         "rank",
         "energy weight",
@@ -234,7 +235,7 @@ def _choice(choice: dict[str, Any] | None) -> str:
         "",
     )
     text = f"Trials with {size['structures']:,} structures and {size['n_features']:,} features: MAE on those held out."
-    return paragraph(text, "soft") + table(heads, rows, right=range(1, 5 + len(kinds)))
+    return paragraph(text, "soft") + table(heads, rows, right=range(1, 6 + len(kinds)))
 
 
 def _ridges(provenance: dict[str, Any]) -> str:

@@ -9,6 +9,8 @@ are within 3 % of the best of a grid on the test set, for eight molecules of rMD
 FEWEST_STRUCTURES = 30  # with fewer only the ridge is chosen, and nothing if there are fewer rows than weights
 ENERGY_WEIGHTS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)  # 30 is best for seven of eight molecules (choice.py)
 WIDTH_FACTORS = (0.5, 2.0)
+# Spread of the means of bonding classes, where they are told apart: 4 is worse for forces, 1 gains less (ablation.py).
+CLASS_SPREAD = 2.0
 # Gain in the mean logarithm of the errors that another width, weight or representation must bring: the larger of both
 # values. A smaller gain is chance.
 LEAST_GAIN = 0.02

@@ -212,6 +212,8 @@ class _Search:
         if name == "representation":
             forces = "forces" in self.trials.data.problem.targets
             return [partial(self._represented, other=other) for other in (WITH_FORCES if forces else ENERGIES_ALONE)]
+        if name == "class_spread":
+            return [self._with_classes_apart]
         return STEPS[name]
 
     def _represented(self, recipe: Recipe, other: Representation) -> Recipe | None:
@@ -223,6 +225,11 @@ class _Search:
             return changed
         enough = _with_enough_axes(replace(changed, rank=self.least_rank), self.trials.data)
         return changed if self.size.n_features % enough.features.unit(enough.rank) else enough
+
+    def _with_classes_apart(self, recipe: Recipe) -> Recipe | None:
+        """The recipe with bonding classes told apart, if there are several of an element."""
+        several = any(found.classes is not None for found in self.trials.data.directions(recipe))
+        return replace(recipe, class_spread=rules.CLASS_SPREAD) if several and not recipe.class_spread else None
 
     def _after(self, step: Step, recipe: Recipe) -> Recipe | None:
         other = step(recipe)
@@ -302,7 +309,7 @@ def _with_weight(recipe: Recipe, up: bool) -> Recipe | None:
 
 
 # Fields in the order of the search, and steps for those whose neighbours do not depend on the data.
-ORDER = ("representation", "energy_weight", "sigma")
+ORDER = ("representation", "class_spread", "energy_weight", "sigma")
 STEPS: dict[str, list[Step]] = {
     "energy_weight": [partial(_with_weight, up=True), partial(_with_weight, up=False)],
     "sigma": [partial(_with_width, factor=factor) for factor in rules.WIDTH_FACTORS],

@@ -17,9 +17,9 @@ from ...linear.direct import dual_rows, inner_products, ridge_path
 from ...linear.normal_equations import Part, Rows, as_gram
 from ...machine.compute import Compute
 from ...machine.progress import Progress, silent
-from ...model.basis import Basis, ReadyBasis, draw_representation, sample_environments
+from ...model.basis import Basis, ReadyBasis, draw_representation, sample_directions
 from ...model.features import draw_maps
-from ...model.projection import Directions, directions, principal_axes
+from ...model.projection import Directions, principal_axes
 from ...model.recipe import Recipe
 from ...model.representations import PRESETS, Representation
 from ..environments import EnvironmentCache
@@ -63,6 +63,7 @@ class Trial:
     errors: dict[str, float]  # by kind of label, in eV, eV/Å and eV/Å³
     uncertainties: dict[str, float]  # standard errors of these, from their spread over structures
     score: float  # mean logarithm of the errors of the rows: energies and forces are both to be good
+    class_spread: float = 0.0
 
 
 @dataclass
@@ -102,8 +103,8 @@ class TrialData:
         """Principal directions of each element, which the fit itself will find: no labels are used for them."""
         if recipe.representation not in self.known:
             random = np.random.default_rng(recipe.seed)
-            samples = sample_environments(self.problem.structures, recipe, self.drawn(recipe), random)
-            self.known[recipe.representation] = directions(samples)
+            found = sample_directions(self.problem.structures, recipe, self.drawn(recipe), random)
+            self.known[recipe.representation] = found
         return self.known[recipe.representation]
 
 
@@ -150,6 +151,7 @@ class Trials:
                 {kind: float(error.mean()) for kind, error in errors.items()},
                 {kind: standard_error(error, self._owners(kind)) for kind, error in errors.items()},
                 _score(residuals.values()),
+                recipe.class_spread,
             )
         return self.done[size, recipe]
 
@@ -193,11 +195,11 @@ class Trials:
         recipe = replace(recipe, features=replace(recipe.features, n_features=size.n_features))
         elements = self.data.problem.elements
         maps = draw_maps(recipe.features, len(elements), recipe.rank, np.random.default_rng(recipe.seed))
-        axes = principal_axes(self.data.directions(recipe), recipe.rank)
+        axes = principal_axes(self.data.directions(recipe), recipe.rank, recipe.class_spread)
         basis = Basis(elements, recipe, axes, maps, self.data.drawn(recipe))
         ready, training = basis.ready(self.compute), self.data.training(size.structures)
         equations = empty(training, basis, device=self.compute.device)
-        cached = self.cache.of("training", size, recipe.rank, recipe.representation)
+        cached = self.cache.of("training", size, *_axes_key(recipe))
         gather(equations, ready, training, how=Pass(most=self.at_once, environments=cached))
         inner = None
         if (rows := dual_rows(list(equations.parts.values()))) is not None:
@@ -212,7 +214,7 @@ class Trials:
         total = {kind: sum(part.rows.get(kind, 0) for part in self.held_out) for kind in self.held_out[0].rows}
         rows = {kind: Rows(basis.n_weights, n, self.compute.device) for kind, n in total.items()}
         for number, part in enumerate(self.held_out):
-            cached = self.cache.of(f"held out {number}", recipe.rank, recipe.representation)
+            cached = self.cache.of(f"held out {number}", *_axes_key(recipe))
             for _ in write_rows(basis, part, recipe, rows.__getitem__, Pass(most=self.at_once, environments=cached)):
                 pass
         return {kind: part for kind, part in rows.items() if part.n}
@@ -253,7 +255,12 @@ def standard_error(errors: Tensor, owners: Tensor) -> float:
 
 def _pass_key(size: Size, recipe: Recipe) -> tuple[object, ...]:
     """Settings for which the data must be passed again."""
-    return size, recipe.representation, recipe.rank, recipe.features.sigma
+    return size, *_axes_key(recipe), recipe.features.sigma
+
+
+def _axes_key(recipe: Recipe) -> tuple[object, ...]:
+    """Settings for which environments must be projected again."""
+    return recipe.representation, recipe.rank, recipe.class_spread
 
 
 def _score(residuals: Iterable[Tensor]) -> float:
