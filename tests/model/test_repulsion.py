@@ -134,13 +134,14 @@ def test_native_and_reference_kernels_agree_on_close_pairs(model, crystal_model)
 
 
 def test_a_file_keeps_it_and_older_packages_refuse_it(model, tmp_path):
+    model = replace(model, repulsion=replace(model.repulsion, gaps=None))
     model.save(tmp_path / "with.safetensors")
     replace(model, repulsion=None).save(tmp_path / "without.safetensors")
-    pairs_alone = replace(model, repulsion=replace(model.repulsion, crowding=None, gaps=None))
+    pairs_alone = replace(model, repulsion=replace(model.repulsion, crowding=None))
     pairs_alone.save(tmp_path / "pairs.safetensors")
     from qml_lightning.model.file import read_header
 
-    assert read_header(tmp_path / "with.safetensors")["format_version"] == 7  # it has gaps
+    assert read_header(tmp_path / "with.safetensors")["format_version"] == 5
     assert read_header(tmp_path / "pairs.safetensors")["format_version"] == 4
     assert read_header(tmp_path / "without.safetensors")["format_version"] == 3
     read = load(tmp_path / "with.safetensors")
