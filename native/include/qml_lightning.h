@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define QML_ABI_VERSION 6
+#define QML_ABI_VERSION 7
 
 enum {
   QML_OK = 0, QML_BAD_ARGUMENT = 1, QML_NOT_FINITE = 2, QML_OUT_OF_MEMORY = 3, QML_UNSUPPORTED = 4, QML_BAD_FILE = 5
@@ -215,6 +215,12 @@ int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml
  * 0 < inner < outer <= cutoff. A file that has these distances sets them by itself. */
 int32_t qml_predictor_set_repulsion(qml_predictor *predictor, const int32_t *atomic_numbers, const double *outer,
                                     const double *inner);
+
+/* Gaps: distances that no two atoms of the training data have, between those of bonds and all longer ones. With
+ * x = (r - low) / (high - low), a pair of elements i and j repels itself from there by h (4 x (1 - x))^3, h = 40 eV/A^2 (high - low)^2, at most
+ * 20 eV. low and high (n_elements, n_elements), symmetric, outer <= low < high <= cutoff, or both 0 where there is no gap. Set the
+ * repulsion first. A file that has gaps sets them by itself. */
+int32_t qml_predictor_set_gaps(qml_predictor *predictor, const double *low, const double *high);
 
 /* Crowded atoms, with more neighbours nearby than any in the training data. The crowding of an atom is the sum of
  * (1 - r^2 / reach^2)^4 over its neighbours within reach (A) of their pair of elements. With y = (crowding - onset) / (full - onset),

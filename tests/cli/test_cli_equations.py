@@ -17,8 +17,8 @@ from safetensors.torch import load_file
 from altered_files import alter_entries, write_checksum
 from qml_lightning import Structures, load, load_dataset, structures_from_ase
 from qml_lightning.cli import main, screen
+from qml_lightning.model.gaps import seen_distances
 from qml_lightning.model.potential import Model
-from qml_lightning.model.repulsion import shortest_distances
 
 # nothing is left to the choice, which another ridge could change
 TINY = [
@@ -150,7 +150,7 @@ def closer_structures(scale: float) -> Structures:
 def untouched(model: Model, structures: Structures) -> tuple[bool, bool]:
     """Whether the repulsion of close pairs, and that of crowded atoms, leave the structures alone."""
     repulsion, elements = model.repulsion, model.elements
-    apart = (shortest_distances(structures, elements, 4.0) >= repulsion.outer).all()
+    apart = (seen_distances(structures, elements, 4.0)[0] >= repulsion.outer).all()
     crowding = repulsion.crowding
     return bool(apart), bool((crowding.most(structures, elements) <= crowding.onset).all())
 

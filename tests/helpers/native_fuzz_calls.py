@@ -316,6 +316,7 @@ def predictor_calls(suffix: str, random: np.random.Generator) -> Iterator[Call]:
     yield list_call(predictor, p.n_elements, random)
     yield repulsion_call(predictor, p, random)
     yield crowding_call(predictor, p)
+    yield gaps_call(predictor, p)
     same = {**model, "maps": [drawn[0][0]] * p.n_elements}
     structures = {"n_structures": n, "offsets": offsets, "element": element, "positions": positions, "cells": cells,
                   "periodic": periodic}  # fmt: skip
@@ -397,6 +398,21 @@ def repulsion_call(predictor: Predictor, p: FCHL19Arguments, random: np.random.G
     words["outer"] += (lopsided,) if n > 1 else ()
     return Call("qml_predictor_set_repulsion",
                 {"predictor": predictor, "atomic_numbers": numbers, "outer": outer, "inner": 0.7 * outer}, (),
+                lambda _: None, words=words)  # fmt: skip
+
+
+def gaps_call(predictor: Predictor, p: FCHL19Arguments) -> Call:
+    """Gaps beyond all distances of the other calls, of a predictor whose repulsion was set."""
+    n = p.n_elements
+    low = np.full((n, n), 0.98 * p.cutoff)
+    lopsided = low + 0.001 * np.arange(n * n).reshape(n, n)
+    words = {
+        "predictor": (None,),
+        "low": (-low, 0 * low, 0.01 * low, 1.01 * low),
+        "high": (0 * low, 0.9 * low, 2 * low),
+    }
+    words["low"] += (lopsided,) if n > 1 else ()
+    return Call("qml_predictor_set_gaps", {"predictor": predictor, "low": low, "high": 1.01 * low}, (),
                 lambda _: None, words=words)  # fmt: skip
 
 

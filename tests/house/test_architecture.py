@@ -29,7 +29,7 @@ linear: compensated normal_equations cholesky ridge solution direct left_out pre
   posterior several
   disk.tiles disk.solve disk
 model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
-  baseline crowding repulsion basis portions surroundings committee provenance predictor properties potential
+  baseline crowding gaps repulsion basis portions surroundings committee provenance predictor properties potential
   compression module file property_file metrics
 training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
   choice.order choice.trials choice.budget choice.search choice screening.rows screening.judgement screening.search

@@ -14,7 +14,8 @@ from kernel_tables import ON_CPU
 from qml_lightning import fit, load
 from qml_lightning.atoms.structures import structures_from_ase
 from qml_lightning.kernels.native.predictor import NativePredictor
-from qml_lightning.model.repulsion import WALL, Repulsion, shortest_distances
+from qml_lightning.model.gaps import seen_distances
+from qml_lightning.model.repulsion import WALL, Repulsion
 from small_models import crystals, molecules, recipe
 from structures_for_tests import rattled
 
@@ -55,7 +56,7 @@ def test_zbl_is_that_of_lammps():
 
 def test_distances_are_the_shortest_of_the_data():
     data = molecules(10).structures
-    shortest = shortest_distances(data, (1, 6, 8), 4.0)
+    shortest, _ = seen_distances(data, (1, 6, 8), 4.0)
     for i, z in enumerate((1, 6, 8)):
         for j, other in enumerate((1, 6, 8)):
             found = np.inf
@@ -133,6 +134,7 @@ def test_native_and_reference_kernels_agree_on_close_pairs(model, crystal_model)
 
 
 def test_a_file_keeps_it_and_older_packages_refuse_it(model, tmp_path):
+    model = replace(model, repulsion=replace(model.repulsion, gaps=None))
     model.save(tmp_path / "with.safetensors")
     replace(model, repulsion=None).save(tmp_path / "without.safetensors")
     pairs_alone = replace(model, repulsion=replace(model.repulsion, crowding=None))
@@ -186,7 +188,7 @@ def test_new_structures_are_left_alone_after_an_update(model):
     near = replace(near, positions=near.positions * 0.9)
     wider = model.repulsion.and_below(near, model.recipe.representation.cutoff)
     assert bool((wider.outer <= model.repulsion.outer).all())
-    assert bool((wider.outer < 0.86 * shortest_distances(near, model.elements, 4.0)).all())
+    assert bool((wider.outer < 0.86 * seen_distances(near, model.elements, 4.0)[0]).all())
 
 
 def test_data_of_many_molecules_leave_alone_bonds_that_none_of_them_has():

@@ -10,7 +10,7 @@ namespace qml {
 namespace {
 
 const char format[] = "qml-lightning";
-constexpr int64_t newest_version = 5;
+constexpr int64_t newest_version = 7;
 
 std::vector<int32_t> read_elements(const TensorFile &file) {
   const Json *elements = file.header().find("elements");
@@ -72,6 +72,10 @@ StoredModel::StoredModel(const char *path, int32_t wanted, double skin) : precis
   if (file.has("repulsion.outer")) {
     outer = file.doubles("repulsion.outer", {n, n});
     inner = file.doubles("repulsion.inner", {n, n});
+  }
+  if (file.has("gaps.low")) {
+    gap_low = file.doubles("gaps.low", {n, n});
+    gap_high = file.doubles("gaps.high", {n, n});
   }
   if (file.has("crowding.reach")) {
     reach = file.doubles("crowding.reach", {n, n});

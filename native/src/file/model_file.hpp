@@ -16,6 +16,7 @@ struct StoredModel {
 
   std::vector<int32_t> atomic_numbers; // of the elements, ascending
   std::vector<double> outer, inner;    // distances of close pairs, (elements, elements); empty: the file has none
+  std::vector<double> gap_low, gap_high; // ends of gaps, (elements, elements); empty: none
   std::vector<double> reach, onset, full, strength; // of crowded atoms, (elements, elements) and (elements); empty: none
   int32_t n_members = 0, n_force_members = 0; // of the committee; 0: the file has none
   int64_t member_features = 0;

@@ -126,6 +126,24 @@ void set_repulsion(const char *name, qml_predictor &predictor, const int32_t *nu
   predictor.engine->set_repulsion(Repulsion(n, numbers, outer, inner));
 }
 
+void set_gaps(const char *name, qml_predictor &predictor, const double *low, const double *high) {
+  const int n = predictor.shape.n_elements;
+  const Repulsion &repulsion = predictor.engine->repulsion();
+  if (repulsion.empty()) fail(QML_BAD_ARGUMENT, "%s: set the repulsion first.", name);
+  require_finite(name, "low", low, int64_t(n) * n);
+  require_finite(name, "high", high, int64_t(n) * n);
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j) {
+      const double begin = low[i * n + j], end = high[i * n + j];
+      const bool none = begin == 0 && end == 0;
+      if (!(none || (begin >= repulsion.shortest_seen(i, j) && begin < end && end <= predictor.shape.cutoff)) ||
+          begin != low[j * n + i] || end != high[j * n + i])
+        fail(QML_BAD_ARGUMENT, "%s: wanted outer <= low < high <= %g or zeros, the same for a pair of elements in both "
+             "orders, got low %g and high %g.", name, predictor.shape.cutoff, begin, end);
+    }
+  predictor.engine->set_gaps(low, high);
+}
+
 void set_crowding(const char *name, qml_predictor &predictor, const double *reach, const double *onset,
                   const double *full, const double *strength) {
   const int n = predictor.shape.n_elements;
@@ -203,6 +221,7 @@ int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml
     made->atomic_numbers = stored.atomic_numbers;
     if (!stored.outer.empty())
       qml::set_repulsion(path, *made, stored.atomic_numbers.data(), stored.outer.data(), stored.inner.data());
+    if (!stored.gap_low.empty()) qml::set_gaps(path, *made, stored.gap_low.data(), stored.gap_high.data());
     if (!stored.reach.empty())
       qml::set_crowding(path, *made, stored.reach.data(), stored.onset.data(), stored.full.data(),
                         stored.strength.data());
@@ -220,6 +239,15 @@ int32_t qml_predictor_set_repulsion(qml_predictor *predictor, const int32_t *ato
     const std::shared_ptr<qml_predictor> found = qml::require_alive(name, predictor);
     const std::lock_guard<std::mutex> lock(found->one_call);
     qml::set_repulsion(name, *found, atomic_numbers, outer, inner);
+  });
+}
+
+int32_t qml_predictor_set_gaps(qml_predictor *predictor, const double *low, const double *high) {
+  return qml::guarded([&] {
+    const char *name = "qml_predictor_set_gaps";
+    const std::shared_ptr<qml_predictor> found = qml::require_alive(name, predictor);
+    const std::lock_guard<std::mutex> lock(found->one_call);
+    qml::set_gaps(name, *found, low, high);
   });
 }
 

@@ -25,6 +25,9 @@ public:
   virtual ~Engine() = default;
   virtual void run(const PairList &pairs, const Wanted &wanted, int threads) = 0;
   virtual void set_repulsion(const Repulsion &repulsion) = 0;
+  // The repulsion was set before.
+  virtual const Repulsion &repulsion() const = 0;
+  virtual void set_gaps(const double *low, const double *high) = 0;
   virtual void set_crowding(const Crowding &crowding) = 0;
   virtual void set_committee(int n_members, int n_force_members, int64_t n_features, const double *weights) = 0;
 };
@@ -35,6 +38,8 @@ public:
       : model(given, representation, kernels) {}
   void run(const PairList &pairs, const Wanted &wanted, int threads) override;
   void set_repulsion(const Repulsion &repulsion) override { model.repulsion = repulsion; }
+  const Repulsion &repulsion() const override { return model.repulsion; }
+  void set_gaps(const double *low, const double *high) override { model.repulsion.set_gaps(low, high); }
   void set_crowding(const Crowding &crowding) override { model.crowding = crowding; }
   void set_committee(int n_members, int n_force_members, int64_t n_features, const double *weights) override {
     model.set_committee(n_members, n_force_members, n_features, weights);

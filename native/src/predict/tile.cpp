@@ -127,18 +127,21 @@ template <class real> void Tile<real>::measure(const PairList &pairs, int n_elem
   }
 }
 
-// Adds the repulsion of close pairs, and lengthens their vectors to what the learnt part is to see.
+// Adds the repulsion of pairs that are close or in a gap, and lengthens vectors of close ones to what the learnt part is
+// to see.
 template <class real>
 void Tile<real>::hold_apart(const Repulsion &repulsion, const PairList &pairs, int n_elements, int64_t first,
                             int64_t last, double *atom_energies) {
   const int64_t *segments = pairs.segments, first_pair = segments[first * n_elements];
   for (int64_t i = first; i < last; ++i) {
     const double *limits = repulsion.limits(pairs.element[i]);
+    const double *begins = repulsion.gap_begins(pairs.element[i]), *ends = repulsion.gap_ends(pairs.element[i]);
     for (int e = 0; e < n_elements; ++e)
       for (int64_t p = segments[i * n_elements + e]; p < segments[i * n_elements + e + 1]; ++p) {
         real *v = vectors_.begin() + 3 * (p - first_pair);
         const double x = double(v[0]), y = double(v[1]), z = double(v[2]);
-        if (!(x * x + y * y + z * z < limits[e])) continue;
+        const double r2 = x * x + y * y + z * z;
+        if (!(r2 < limits[e] || (r2 > begins[e] && r2 < ends[e]))) continue;
         ClosePair pair = {p - first_pair, {x, y, z}, 1, 1, 0};
         atom_energies[i] += repulsion.energy(pairs.element[i], e, pair);
         for (int axis = 0; axis < 3; ++axis) v[axis] = real(pair.ratio * pair.vector[axis]);

@@ -93,14 +93,20 @@ def _model(path: Path, as_json: bool) -> None:
 
 
 def _close(potential: Potential | ExactPotential) -> str:
-    """Distances below which atoms repel each other, in words."""
+    """Distances at which atoms repel each other, in words."""
     if potential.repulsion is None:
         return "no repulsion"
     n, outer = len(potential.elements), potential.repulsion.outer
     pairs = [(i, j) for i in range(n) for j in range(i, n)]
     names = [f"{symbol(potential.elements[i])}–{symbol(potential.elements[j])}" for i, j in pairs]
     crowded = "" if potential.repulsion.crowding is None else ", and of atoms more crowded than in the data"
-    return "repulsion below " + ", ".join(f"{name} {outer[i, j]:.2f} Å" for name, (i, j) in zip(names, pairs)) + crowded
+    below = ", ".join(f"{name} {outer[i, j]:.2f} Å" for name, (i, j) in zip(names, pairs))
+    between = ""
+    if (gaps := potential.repulsion.gaps) is not None:
+        ends = {name: (float(gaps.low[p]), float(gaps.high[p])) for name, p in zip(names, pairs)}
+        told = [f"{name} {low:.2f} to {high:.2f} Å" for name, (low, high) in ends.items() if high]
+        between = "; within gaps of the data, " + ", ".join(told)
+    return f"repulsion below {below}{between}{crowded}"
 
 
 def _show_model(path: Path, header: dict[str, Any], potential: Potential | ExactPotential, as_json: bool) -> None:

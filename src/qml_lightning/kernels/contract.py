@@ -253,6 +253,8 @@ class PredictorModel:
     baseline: Tensor  # (elements,) energies of the lone atoms
     # atomic numbers, and distances (elements, elements) between which the repulsion of close pairs is switched on
     repulsion: tuple[Sequence[int], Tensor, Tensor] | None = None
+    # ends of the gaps between distances, (elements, elements) each; both are zero where there is none
+    gaps: tuple[Tensor, Tensor] | None = None
     # crowding from which learnt energies fade out: reach (elements, elements), onset, full and strength (elements,)
     crowding: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
     # a committee: deviations of weights (members, elements, first features of a map), and members that have forces

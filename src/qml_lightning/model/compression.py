@@ -59,7 +59,8 @@ def with_crowding(potential: Potential, structures: Structures) -> Potential:
         return potential
     reaching = Crowding.reaching(repulsion.shortest, potential.recipe.representation.cutoff)
     most = reaching.most(structures, potential.elements)
-    plain = replace(potential, repulsion=replace(repulsion, crowding=None))
+    # nor with gaps, which atoms would fall through while everything is scaled
+    plain = replace(potential, repulsion=replace(repulsion, crowding=None, gaps=None))
     paths = _paths(plain, structures, reaching, most)
     falls = {(m, s): max(path.fall(m, s) for path in paths) for m in MARGINS for s in STRENGTHS}
     return replace(potential, repulsion=replace(repulsion, crowding=reaching.at(most, *best_pair(falls))))

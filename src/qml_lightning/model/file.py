@@ -20,6 +20,7 @@ from .baseline import Baseline
 from .basis import Basis, tensors_of_map
 from .committee import Committee
 from .crowding import Crowding
+from .gaps import Gaps
 from .potential import Potential
 from .projection import Projection
 from .provenance import Provenance
@@ -28,15 +29,16 @@ from .repulsion import Repulsion
 
 FORMAT = "qml-lightning"
 # Raised when an older package could no longer read the file. 2: explicit kernels; 3: representations have a kind;
-# 4: repulsion of close pairs; 5: of crowded atoms; 6: properties. A file says the lowest version that can read it.
-FORMAT_VERSION = 6
-WITH_CROWDING, WITHOUT_CROWDING, WITHOUT_REPULSION = 5, 4, 3
+# 4: repulsion of close pairs; 5: of crowded atoms; 6: properties; 7: gaps. A file says the lowest version that can read
+# it.
+FORMAT_VERSION = 7
+WITH_GAPS, WITH_PROPERTIES, WITH_CROWDING, WITHOUT_CROWDING, WITHOUT_REPULSION = 7, 6, 5, 4, 3
 HEAVIEST = 118  # atomic number
 LARGEST_DEVIATION = 1e100  # eV, eV/Å: its square is a number
 TRAINED_ON, COMMITTEE = "trained_on", "committee"  # names of tensors
 # First part of the names of tensors that belong to the representation.
 REPRESENTATION = "representation."
-CROWDING = "crowding."
+CROWDING, GAPS = "crowding.", "gaps."
 
 
 class Described(Protocol):
@@ -71,6 +73,8 @@ def _version(repulsion: Repulsion | None) -> int:
     """Lowest version that reads a model with this repulsion."""
     if repulsion is None:
         return WITHOUT_REPULSION
+    if repulsion.gaps is not None:
+        return WITH_GAPS
     return WITHOUT_CROWDING if repulsion.crowding is None else WITH_CROWDING
 
 
@@ -154,12 +158,14 @@ def read_committee(header: Mapping[str, Any], file: Any, basis: Basis) -> Commit
 
 
 def repulsion_tensors(repulsion: Repulsion | None) -> dict[str, Tensor]:
-    """Distances of close pairs and numbers of crowded atoms, if there is a repulsion."""
+    """Distances of close pairs and gaps, and numbers of crowded atoms, if there is a repulsion."""
     if repulsion is None:
         return {}
     out = {"repulsion.outer": repulsion.outer, "repulsion.inner": repulsion.inner}
     if repulsion.crowding is not None:
         out |= {CROWDING + one.name: getattr(repulsion.crowding, one.name) for one in fields(Crowding)}
+    if repulsion.gaps is not None:
+        out |= {GAPS + "low": repulsion.gaps.low, GAPS + "high": repulsion.gaps.high}
     return out
 
 
@@ -172,7 +178,19 @@ def read_repulsion(file: Any, elements: tuple[int, ...], cutoff: float) -> Repul
     ordered = bool(((inner > 0) & (inner < outer) & (outer <= cutoff)).all())
     if not ordered or not torch.equal(outer, outer.T) or not torch.equal(inner, inner.T):
         raise KeyError("repulsion with 0 < inner < outer")
-    return Repulsion(elements, outer.contiguous(), inner.contiguous(), _read_crowding(file, len(elements), cutoff))
+    rest = _read_crowding(file, len(elements), cutoff), _read_gaps(file, outer, cutoff)
+    return Repulsion(elements, outer.contiguous(), inner.contiguous(), *rest)
+
+
+def _read_gaps(file: Any, outer: Tensor, cutoff: float) -> Gaps | None:
+    """Gaps between distances; None in files without them. A KeyError if their ends make no sense."""
+    if GAPS + "low" not in file.keys():  # noqa: SIM118 (not a dict)
+        return None
+    low, high = (read_tensor(file, GAPS + name, tuple(outer.shape)).double().contiguous() for name in ("low", "high"))
+    sound = ((outer <= low) & (low < high) & (high <= cutoff)) | ((low == 0) & (high == 0))
+    if not bool(sound.all()) or not torch.equal(low, low.T) or not torch.equal(high, high.T):
+        raise KeyError("gaps with outer <= low < high")
+    return Gaps(low, high)
 
 
 def _read_crowding(file: Any, n: int, cutoff: float) -> Crowding | None:

@@ -266,7 +266,8 @@ class Potential(Model):
     def _whole_path(self, basis: ReadyBasis, skin: float) -> WholePath | None:
         if basis.kernels.predictor is None:
             return None
-        repulsion, crowding = self.repulsion, None if self.repulsion is None else self.repulsion.crowding
+        repulsion = self.repulsion
+        crowding, gaps = (None, None) if repulsion is None else (repulsion.crowding, repulsion.gaps)
         model = PredictorModel(
             self.recipe.representation.arguments(len(self.elements), self.basis.drawn),
             self.projection.matrices.contiguous(),
@@ -274,6 +275,7 @@ class Potential(Model):
             [self.weights[basis.columns(e)] for e in range(len(basis.elements))],
             self.baseline.energies,
             None if repulsion is None else (self.elements, repulsion.outer, repulsion.inner),
+            None if gaps is None else (gaps.low, gaps.high),
             None if crowding is None else (crowding.reach, crowding.onset, crowding.full, crowding.strength),
             self._member_weights(),
         )

@@ -14,6 +14,7 @@ from ..machine.tensors import open_tensors
 from .file import (
     FORMAT,
     FORMAT_VERSION,
+    WITH_PROPERTIES,
     basis_tensors,
     common_header,
     read_basis,
@@ -30,7 +31,7 @@ KIND = "properties"  # of the model, in the header
 
 def header_of(model: PropertyModel) -> dict[str, Any]:
     """JSON header of a model of properties."""
-    header = common_header(model, KIND, model.recipe.as_dict(), FORMAT_VERSION)
+    header = common_header(model, KIND, model.recipe.as_dict(), WITH_PROPERTIES)
     return {**header, "properties": [one.header() for one in model.properties]}
 
 

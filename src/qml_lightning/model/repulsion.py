@@ -9,7 +9,8 @@ The learnt part sees such a pair at a longer distance s(r), never below a limit,
 
 Structures whose pairs are all longer than `outer` are untouched, to the bit. So are all training structures, as `outer`
 lies below their shortest distances: to subtract the repulsion from the labels before training would subtract zero.
-Atoms with too many neighbours at distances that do occur are the matter of `crowding`.
+Distances between those of bonds and all others are the matter of `gaps`, atoms with too many neighbours that of
+`crowding`.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..atoms.neighbours import pairs_within
-from ..atoms.structures import Structures, batches
+from ..atoms.structures import Structures
 from ..machine.waits import count_marks, places_of, sent
 from .baseline import Baseline
 from .crowding import CrowdedAtoms, Crowding
+from .gaps import Gaps, seen_distances
 
 # Distances relative to the shortest in the data. Learnt curves of silicon and ethanol rise down to 0.75 of it, which is
 # (OUTER + INNER) / 2, and fall into holes from 0.7 on. Test sets at 1200 K come down to 0.87 of the shortest distance
@@ -35,7 +36,6 @@ OUTER, INNER = 0.85, 0.65
 MANY_COMPOSITIONS, BONDED = 10, 0.85
 WALL = 20.0  # eV: light nuclei repel each other too little to hold a learnt attraction (hydrogen in ethanol at 1000 K)
 SEARCHED = 4.0  # Å within which the shortest distances are looked for
-ATOMS_AT_ONCE = 4096
 COULOMB = 14.3996454784  # e² / (4πε₀) in eV Å
 SCREENING = 0.46850  # 0.8854 Bohr radii in Å
 WEIGHTS = (0.18175, 0.50986, 0.28022, 0.02817)
@@ -44,7 +44,7 @@ DECAYS = (3.19980, 0.94229, 0.40290, 0.20162)
 
 @dataclass(frozen=True)
 class ClosePairs:
-    """Pairs that are too close: vectors as the learnt part sees them, and their repulsion."""
+    """Pairs that are too close or in a gap: vectors as the learnt part sees them, and their repulsion."""
 
     which: Tensor  # (close,) among all pairs
     vector: Tensor  # (close, 3) as they are, Å
@@ -84,23 +84,26 @@ class Repulsion:
     outer: Tensor  # (elements, elements) float64, Å
     inner: Tensor  # (elements, elements) float64, Å
     crowding: Crowding | None = None  # of atoms with more neighbours than any in the data
+    gaps: Gaps | None = None  # between bonds and longer distances
 
     @classmethod
     def below(cls, structures: Structures, elements: tuple[int, ...], cutoff: float) -> Repulsion:
         """Repulsion below the shortest distances in `structures`; below bond lengths for pairs that are not there.
 
-        For structures of many compositions it lies below bond lengths in any case.
+        For structures of many compositions it lies below bond lengths in any case, and there are no gaps.
         """
         from ase.data import covalent_radii
 
         radii = torch.tensor([float(covalent_radii[z]) for z in elements], dtype=torch.float64)
         bonds = (radii[:, None] + radii[None]).clamp(max=cutoff)
-        shortest = shortest_distances(structures, elements, min(cutoff, max(SEARCHED, float(bonds.max()))))
+        within = min(cutoff, max(SEARCHED, float(bonds.max())))
+        shortest, occupied = seen_distances(structures, elements, within)
         shortest = torch.where(shortest.isfinite(), shortest, bonds)
         share = Baseline.composition(structures, elements) / structures.counts[:, None]
         if len(share.unique(dim=0)) >= MANY_COMPOSITIONS:
             shortest = shortest.minimum(BONDED * bonds)
-        return cls(elements, OUTER * shortest, INNER * shortest)
+            return cls(elements, OUTER * shortest, INNER * shortest)
+        return cls(elements, OUTER * shortest, INNER * shortest, gaps=Gaps.between(occupied, elements))
 
     def and_below(self, structures: Structures, cutoff: float) -> Repulsion:
         """Repulsion that does not act on these structures either."""
@@ -121,12 +124,15 @@ class Repulsion:
         crowding = self.crowding
         if crowding is not None and other.crowding is not None:
             crowding = crowding.and_of(other.crowding)
-        return Repulsion(self.elements, self.outer.minimum(other.outer), self.inner.minimum(other.inner), crowding)
+        gaps = None if self.gaps is None else self.gaps.and_of(other.gaps)
+        outer, inner = self.outer.minimum(other.outer), self.inner.minimum(other.inner)
+        return Repulsion(self.elements, outer, inner, crowding, gaps)
 
     def to(self, device: torch.device) -> Repulsion:
         """Repulsion on `device`."""
         crowding = None if self.crowding is None else self.crowding.to(device)
-        return Repulsion(self.elements, sent(self.outer, device), sent(self.inner, device), crowding)
+        gaps = None if self.gaps is None else self.gaps.to(device)
+        return Repulsion(self.elements, sent(self.outer, device), sent(self.inner, device), crowding, gaps)
 
     @property
     def shortest(self) -> Tensor:
@@ -136,12 +142,12 @@ class Repulsion:
     def beyond(
         self, element: Tensor, centre: Tensor, neighbour: Tensor, vectors: Tensor
     ) -> tuple[ClosePairs | None, CrowdedAtoms | None]:
-        """Pairs that are too close and atoms that are too crowded, None where there are none.
+        """Pairs that are too close or in a gap, and atoms that are too crowded; None where there are none.
 
         `element`: place of each atom in `elements`. The host waits once, for both numbers.
         """
         i, j = element[centre], element[neighbour]
-        marks = [self._too_close(i, j, vectors)]
+        marks = [self._apart_from_data(i, j, vectors)]
         if self.crowding is not None:
             y, by_vector = self.crowding.excess(element, centre, neighbour, vectors)
             marks.append(y > 0)
@@ -152,26 +158,30 @@ class Repulsion:
         return close, self.crowding.crowded(element, centre, y, by_vector)
 
     def close(self, centre: Tensor, neighbour: Tensor, vectors: Tensor) -> ClosePairs | None:
-        """Pairs that are too close, None if none; centres and neighbours are given as places in `elements`."""
-        mark = self._too_close(centre, neighbour, vectors)
+        """Pairs too close or in a gap, None if none; centres and neighbours are given as places in `elements`."""
+        mark = self._apart_from_data(centre, neighbour, vectors)
         (n,) = count_marks(mark)
         return self._held(centre, neighbour, vectors, places_of(mark, n)) if n else None
 
-    def _too_close(self, centre: Tensor, neighbour: Tensor, vectors: Tensor) -> Tensor:
-        """Marks of pairs that are too close."""
-        near: Tensor = vectors.square().sum(1) < self.outer[centre, neighbour] ** 2
-        return near
+    def _apart_from_data(self, centre: Tensor, neighbour: Tensor, vectors: Tensor) -> Tensor:
+        """Marks of pairs that are too close or in a gap."""
+        squares = vectors.square().sum(1)
+        near: Tensor = squares < self.outer[centre, neighbour] ** 2
+        return near if self.gaps is None else near | self.gaps.inside(centre, neighbour, squares)
 
     def _held(self, centre: Tensor, neighbour: Tensor, vectors: Tensor, which: Tensor) -> ClosePairs:
-        """Pairs at `which`: these are too close."""
+        """Pairs at `which`: these are too close or in a gap."""
         i, j, vector = centre[which], neighbour[which], vectors[which]
         outer, inner = self.outer[i, j], self.inner[i, j]
         r, width = vector.norm(dim=1), outer - inner
-        w = ((outer - r) / width).clamp(max=1.0)
+        w = ((outer - r) / width).clamp(0.0, 1.0)
         step, step_slope = w**3 * (10 - 15 * w + 6 * w**2), -30 * w**2 * (1 - w) ** 2 / width
-        seen = outer - width * (w - w**4 * (2.5 - 3 * w + w**2))
+        seen = torch.where(w > 0, outer - width * (w - w**4 * (2.5 - 3 * w + w**2)), r)
         zbl, zbl_slope = self._screened(i, j, r)
         energy, force = 0.5 * (zbl + WALL) * step, 0.5 * (zbl_slope * step + (zbl + WALL) * step_slope)
+        if self.gaps is not None:
+            barrier, barrier_slope = self.gaps.barrier(i, j, r)
+            energy, force = energy + 0.5 * barrier, force + 0.5 * barrier_slope
         return ClosePairs(which, vector, r, seen, 1 - step, energy, force)
 
     def _screened(self, i: Tensor, j: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
@@ -184,17 +194,3 @@ class Repulsion:
         charges = COULOMB * z[i] * z[j]
         zbl = charges * screened / r
         return zbl, charges * screened_slope / r - zbl / r
-
-
-def shortest_distances(structures: Structures, elements: tuple[int, ...], within: float) -> Tensor:
-    """Shortest distance of each pair of elements in Å, (elements, elements); infinite if there is none `within`."""
-    n = len(elements)
-    place = torch.full((119,), -1, dtype=torch.int64)
-    place[list(elements)] = torch.arange(n)
-    out = torch.full((n * n,), torch.inf, dtype=torch.float64)
-    for index in batches(structures.counts, ATOMS_AT_ONCE):
-        part = structures.select(index)
-        pairs = pairs_within(part, within, elements)
-        key = place[part.numbers[pairs.centre]] * n + place[part.numbers[pairs.neighbour]]
-        out.scatter_reduce_(0, key, pairs.vector.norm(dim=1), "amin")
-    return out.view(n, n).minimum(out.view(n, n).T)

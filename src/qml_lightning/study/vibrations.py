@@ -32,7 +32,7 @@ def hessian(potential: Potential, atoms: Atoms) -> np.ndarray:
         beyond = potential.repulsion.beyond(element, pairs.centre, pairs.neighbour, pairs.vector)
         if any(one is not None for one in beyond):
             raise InputError(
-                "Atoms are closer to each other than any in the training data. Their repulsion has no second "
+                "Atoms are at distances that none have in the training data. Their repulsion has no second "
                 "derivatives here: relax the structure first."
             )
     of_elements = atoms_of_elements(element, len(basis.elements), basis.device)

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...errors import InputError, ModelError, QMLError, ResourceError
 
-ABI_VERSION = 6
+ABI_VERSION = 7
 DENSITY_PADDING = 16  # QML_DENSITY_PADDING of the C header
 _LIBRARY = "libqml_lightning.so"
 _ERRORS: dict[int, type[QMLError]] = {1: InputError, 2: InputError, 3: ResourceError, 5: ModelError}
@@ -49,6 +49,7 @@ OTHERS = {
     "predictor_create": "struct* struct*",
     "predictor_load": "char* int32 double struct*",
     "predictor_set_repulsion": "struct* int32* double* double*",
+    "predictor_set_gaps": "struct* double* double*",
     "predictor_set_crowding": "struct* double* double* double* double*",
     "predictor_set_committee": "struct* int64 int64 int64 double* double",
     "predictor_predict": "struct* int64 int64* int64* double* double* uint8* double* double* double* double* int32",

@@ -50,6 +50,11 @@ class NativePredictor:
                 shaped(name, distances, n, n)
             given = (c_int32 * n)(*numbers), address(outer, _DOUBLE), address(inner, _DOUBLE)
             check(library().qml_predictor_set_repulsion(self._handle, *given))
+        if model.gaps is not None:
+            for name, distances in zip(("low", "high"), model.gaps, strict=True):
+                shaped(name, distances, n, n)
+            ends = [address(distances, _DOUBLE) for distances in model.gaps]
+            check(library().qml_predictor_set_gaps(self._handle, *ends))
         if model.crowding is not None:
             shaped("reach", model.crowding[0], n, n)
             for name, tensor in zip(("onset", "full", "strength"), model.crowding[1:], strict=True):
