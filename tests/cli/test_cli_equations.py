@@ -23,7 +23,7 @@ from qml_lightning.model.potential import Model
 # nothing is left to the choice, which another ridge could change
 TINY = [
     "--representation", "density", "--sigma", "8", "--features", "256", "--rank", "64", "--ridge", "1e-6",
-    "--no-label-check",
+    "--class-spread", "0", "--no-label-check",
 ]  # fmt: skip
 
 
