@@ -10,7 +10,8 @@ import pytest
 from qml_lightning import load
 
 FIT = ["--features", "256", "--rank", "64", "--sigma", "8", "--ridge", "1e-8", "--energy-weight", "30",
-       "--representation", "cosine-series", "--class-spread", "0", "--no-label-check", "--outliers", "keep"]  # fmt: skip
+       "--representation", "cosine-series", "--class-spread", "0",
+       "--no-label-check", "--outliers", "keep"]  # fmt: skip
 
 
 def test_several_sources_are_one_training_set(run):
