@@ -39,9 +39,7 @@ def model_card(header: dict[str, Any], explained: dict[str, float] | None = None
         "equations": ", ".join(f"{n:,} {kind}" for kind, n in rows.items()),
         **_method(recipe, provenance.get("solution", {}).get("ridges", [])),
         "representation": representation_from_dict(recipe["representation"]).describe(),
-        "projection": "none"
-        if recipe["rank"] is None
-        else f"{recipe['rank']} axes" + (f"; unexplained variance {lost}" if lost else ""),
+        "projection": _axes(recipe) + (f"; unexplained variance {lost}" if lost and recipe["rank"] else ""),
         "references": str(data.get("references", "")),
         "weights": ", ".join(f"{kind} {weight:g}" for kind, weight in weights.items()),
         "chosen": chosen_words(provenance.get("choice")),
@@ -105,6 +103,14 @@ def chosen_words(choice: dict[str, Any] | None) -> str:
         with_unit(QUANTITIES[kind], error, spread.get(kind)) for kind, error in choice["predicted"].items()
     )
     return f"{names}, in {seconds_words(choice['seconds'])}; expected errors {expected}"
+
+
+def _axes(recipe: dict[str, Any]) -> str:
+    """Axes of the projection, and whether they tell bonding classes apart."""
+    if recipe["rank"] is None:
+        return "none"
+    apart = recipe.get("class_spread", 0.0)  # older files have none
+    return f"{recipe['rank']} axes" + (f", bonds apart by {apart:g}" if apart else "")
 
 
 def data_words(source: dict[str, Any]) -> str:
