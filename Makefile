@@ -32,8 +32,9 @@ lock:
 demo: setup
 	$(BIN)/python examples/demo.py
 
+# In as many processes as there are cores.
 test: setup lint
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto
 
 # Every kernel in Triton, on all sizes and kinds of structures: interpreted on the CPU, then compiled for five GPUs.
 test-gpu-kernels: setup
