@@ -19,7 +19,7 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 HOUSE = """
 errors
 machine: files display journal tensors sums waits memory processes progress ranks forks turns compute
-atoms: units structures fingerprints dataset cells linked_cells neighbours
+atoms: units structures fingerprints dataset cells linked_cells neighbours bonds
 kernels: contract harmonics reference.pullback reference.fchl19 reference.density reference.features
   reference.tangents reference.pairs reference
   native.library native.functions native.predictor native triton.launch triton.runs triton.angles triton.two_sum
