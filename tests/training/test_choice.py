@@ -423,7 +423,8 @@ def test_train_shows_the_choice_and_so_does_info(run):
         assert text.count("chosen") == 2  # the fields, and the trial
     told = json.loads(run(*train, "--json", "--overwrite", "--ridge", 1e-7)[1])
     assert told["recipe"]["ridge"] == 1e-7
-    assert told["provenance"]["choice"]["chosen"] == ["representation", "sigma", "energy_weight", "rank"]
+    chosen = ["representation", "sigma", "energy_weight", "rank", "class_spread"]
+    assert told["provenance"]["choice"]["chosen"] == chosen
 
 
 def test_a_named_recipe_is_taken_as_it_is(run):
