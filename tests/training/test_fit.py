@@ -207,7 +207,7 @@ def test_settings_by_name_are_those_of_a_recipe():
 def test_a_setting_that_is_given_is_not_chosen_from_the_data():
     search = AUTOMATIC.changed({"sigma": 5.0, "n_features": 512, "cutoff": 5.0})
     assert search.start.features.sigma == 5.0
-    assert search.free == ("energy_weight", "rank", "ridge", "blocks")
+    assert search.free == ("energy_weight", "rank", "class_spread", "ridge", "blocks")
 
 
 def test_settings_that_a_recipe_does_not_have_are_refused():
