@@ -96,7 +96,7 @@ def mae(potential: Potential, test: Dataset) -> dict[str, float]:
 
 def fitted(train: Dataset, recipe: Recipe | recipes.Automatic) -> tuple[Potential, dict[str, Any]]:
     """A fit, and facts about it for the result file."""
-    potential = fit(train, recipe, outliers="keep")
+    potential = fit(train, recipe)
     known = facts(potential)
     about: dict[str, Any] = {
         "n_train": len(train),

@@ -60,7 +60,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
         train = load(f"{name}:train_01").select(np.arange(cell["n_train"]))
         test = load(f"{name}:test_01").select(np.arange(N_TEST))
     if method not in PEERS:
-        potential = fit(train, _recipe(method), outliers="keep")
+        potential = fit(train, _recipe(method))
         seconds, rate = facts(potential)["seconds"], product_rate(torch.float64, quick=options.quick)
         return {"seconds": seconds, "matrix_product_gflops_float64": rate, **errors(potential, test)}
     peer, more = PEERS[method]

@@ -28,7 +28,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     program, n_features = cell["program"], cell["n_features"]
     data = load("rmd17_aspirin:train_01").select(np.arange(LEARNT if options.quick else AT_ONCE[program]))
     if program == OURS:
-        potential = fit(data.select(np.arange(LEARNT)), fchl19_recipe(n_features), outliers="keep")
+        potential = fit(data.select(np.arange(LEARNT)), fchl19_recipe(n_features))
         seconds = best_of(lambda: potential.predict(data.structures), 5)
         return {"us_per_atom": seconds / data.structures.n_atoms * 1e6, "molecules": len(data)}
     n = int(data.structures.counts[0])

@@ -43,7 +43,7 @@ def one_fit(cell: Cell, quick: bool) -> dict[str, Any]:
     recipe = fchl19_recipe(cell["n_features"])
     recipe = replace(recipe, solver=replace(recipe.solver, method="direct"))
     stages, start = Stages(), time.perf_counter()
-    potential = fit(train, recipe, progress=stages.tell, outliers="keep")
+    potential = fit(train, recipe, progress=stages.tell)
     seconds = time.perf_counter() - start
     return {
         "recipe": recipe.as_dict(),

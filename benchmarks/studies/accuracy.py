@@ -86,7 +86,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     if options.quick:
         train, test = train.split(case.quick, seed=0)
     start = time.perf_counter()
-    potential = fit(train, recipe_for(cell["recipe"], cell["n_features"]), outliers="keep")
+    potential = fit(train, recipe_for(cell["recipe"], cell["n_features"]))
     seconds = time.perf_counter() - start
     metrics = evaluate(potential, test)
     per_atom = best_of(lambda: potential.predict(test.structures, stress=False), 3) / test.structures.n_atoms

@@ -37,9 +37,9 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     if cell["stage"] == "grid":
         return {"grid": _grid(train, test, cell["n_features"])}
     if cell["stage"] == "default":
-        return mae(fit(train, recipe, outliers="keep"), test)
+        return mae(fit(train, recipe), test)
     started = time.perf_counter()
-    potential = fit(train, recipes.Automatic(recipe), outliers="keep")
+    potential = fit(train, recipes.Automatic(recipe))
     seconds, choice, settings = time.perf_counter() - started, facts(potential)["choice"], potential.recipe
     return {
         **mae(potential, test),

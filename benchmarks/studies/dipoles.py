@@ -81,7 +81,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     error = dipoles.predict(test)[DIPOLE].numpy() - wanted
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        potential = fit(train, recipe, outliers="keep")
+        potential = fit(train, recipe)
     atoms = relaxed(potential.calculator(precision="float64"))
     found, (frequencies, intensities) = infrared(potential, dipoles, atoms), spectrum()
     return {

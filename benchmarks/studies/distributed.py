@@ -41,9 +41,7 @@ def one_fit(cell: Cell, quick: bool) -> dict[str, Any] | None:
         # start of each stage in processor time, which a machine that is shared changes little
         begun: dict[str, float] = {}
         tell = lambda what, *_: begun.setdefault(what, time.process_time())  # noqa: E731
-        potential = fit(
-            train, fchl19_recipe(cell["n_features"], ridge=RIDGE), ranks=ranks, progress=tell, outliers="keep"
-        )
+        potential = fit(train, fchl19_recipe(cell["n_features"], ridge=RIDGE), ranks=ranks, progress=tell)
         seconds, busy = time.perf_counter() - start, time.process_time() - busy
     if ranks is not None and ranks.rank > 0:
         return None

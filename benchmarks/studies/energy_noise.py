@@ -39,7 +39,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     train, test = (load(name) for name in SYSTEMS[cell["system"]][:2])
     if options.quick:
         train = train.select(torch.arange(40))
-    potential = fit(train, recipe_for(AUTO, cell["n_features"]), outliers="keep")
+    potential = fit(train, recipe_for(AUTO, cell["n_features"]))
     line = along_a_line(test.structures.select(torch.tensor([0])))
     many = test.structures.select(torch.arange(min(20, len(test))))
     times = {name: _prediction(potential, many, name) for name in PRECISIONS}

@@ -50,7 +50,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
 def _fitted(train: Dataset, test: Dataset, recipe: Recipe | exact.ExactRecipe) -> dict[str, Any]:
     """Time of a fit by stages, time of a prediction for each atom, errors."""
     stages, start = Stages(), time.perf_counter()
-    potential = fit(train, recipe, progress=stages.tell, outliers="keep")
+    potential = fit(train, recipe, progress=stages.tell)
     seconds = time.perf_counter() - start
     stages.end()
     start = time.perf_counter()

@@ -48,7 +48,7 @@ def one_fit(cell: Cell, chosen: dict[str, Any] | None, quick: bool) -> dict[str,
     if quick:
         solver = replace(solver, preconditioner_features=256)
     recipe = replace(start, solver=solver)
-    potential = fit(train, recipes.Automatic(recipe) if chosen is None else recipe, outliers="keep")
+    potential = fit(train, recipes.Automatic(recipe) if chosen is None else recipe)
     known = facts(potential)
     choosing = known.get("choice", {}).get("seconds", 0.0)
     return {

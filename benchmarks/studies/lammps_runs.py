@@ -41,7 +41,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     data = load(name)
     n = 60 if options.quick else n
     recipe = with_features(recipes.DEFAULT, 256 if options.quick else features)
-    potential = fit(data if n is None else data.subsample(n, seed=0), recipe, outliers="keep")
+    potential = fit(data if n is None else data.subsample(n, seed=0), recipe)
     atoms = _first(data.structures)
     with tempfile.TemporaryDirectory() as folder:
         where = Path(folder)

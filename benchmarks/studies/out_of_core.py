@@ -61,7 +61,7 @@ def one_fit(cell: Cell, limit: int | None, folder: str, quick: bool) -> dict[str
         last[what] = time.perf_counter() - start
 
     start, busy = time.perf_counter(), time.process_time()
-    potential = fit(train, recipe, memory_limit=limit, scratch=folder, progress=tell, outliers="keep")
+    potential = fit(train, recipe, memory_limit=limit, scratch=folder, progress=tell)
     seconds, known = time.perf_counter() - start, facts(potential)
     torch.save(potential.weights, Path(folder, "weights.pt"))
     return {

@@ -66,7 +66,7 @@ def _trained(system: str, quick: bool) -> Potential:
     data = load(name)
     n = 20 if quick else n
     recipe = with_features(recipes.DEFAULT, 256 if quick else features)
-    return fit(data if n is None else data.subsample(n, seed=0), recipe, outliers="keep")
+    return fit(data if n is None else data.subsample(n, seed=0), recipe)
 
 
 def _relaxed(potential: Potential, atoms: Atoms, fmax: float = 1e-3) -> Atoms:

@@ -171,8 +171,9 @@ def half_blind(data: Dataset, recipe: Recipe) -> Basis:
 def _first_fit(data: Dataset, recipe: Recipe, n_features: int, ridge: float = 1e-9) -> Potential:
     """A small model, by the direct solver."""
     n_features = min(n_features, recipe.features.n_features)
-    recipe = replace(with_features(recipe, n_features), ridge=ridge, solver=replace(recipe.solver, method="direct"))
-    return fit(data, recipe, outliers="keep")
+    return fit(
+        data, replace(with_features(recipe, n_features), ridge=ridge, solver=replace(recipe.solver, method="direct"))
+    )
 
 
 def _with_changed_axes(data: Dataset, recipe: Recipe, change: Callable[[int, Tensor, Tensor], Tensor]) -> Basis:

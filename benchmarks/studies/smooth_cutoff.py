@@ -38,7 +38,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     learnt, tried = load(name).split((40, 20) if options.quick else sizes, seed=0)
     start = fchl19_recipe(256 if options.quick else n_features)
     representation = replace(start.representation, cutoff_power=cell["cutoff_power"])
-    potential = fit(learnt, recipes.Automatic(replace(start, representation=representation), FREE), outliers="keep")
+    potential = fit(learnt, recipes.Automatic(replace(start, representation=representation), FREE))
     return {"recipe": potential.recipe.as_dict(), "threads": torch.get_num_threads(), **mae(potential, tried)}
 
 

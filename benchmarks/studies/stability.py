@@ -84,7 +84,7 @@ def _trained(system: str, representation: str, recipe: str, features: int, quick
     fixed = with_features(FIXED_RECIPES[representation], features)
     data = load(SYSTEMS[system].data)
     chosen = recipe_for(DENSITY, features) if recipe == CHOSEN else fixed
-    made = qml.fit(data.subsample(60, seed=0) if quick else data, chosen, outliers="keep")
+    made = qml.fit(data.subsample(60, seed=0) if quick else data, chosen)
     if not quick:
         TRIED.mkdir(parents=True, exist_ok=True)
         made.save(str(kept))

@@ -68,7 +68,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     known = pool if groups is None else pool.select(np.flatnonzero(groups == case.group))
     train, test = known.split(sizes, seed)
     recipe = replace(with_features(recipes.DEFAULT, n_features, sigma=8.0), ridge=case.ridge, seed=seed)
-    potential = fit(train, recipe, committee=MEMBERS, outliers="keep")
+    potential = fit(train, recipe, committee=MEMBERS)
     rivals = _rivals(train, recipe) if seed == 0 else []
     out: dict[str, Any] = _on(potential, test, rivals)
     for name in case.strange[:1] if options.quick else case.strange:
@@ -87,7 +87,7 @@ def _by_temperature(pool: Dataset) -> np.ndarray:
 
 def _rivals(train: Dataset, recipe: Recipe) -> list[Potential]:
     """Models with other random features."""
-    return [fit(train, replace(recipe, seed=seed), outliers="keep") for seed in range(1, RIVALS + 1)]
+    return [fit(train, replace(recipe, seed=seed)) for seed in range(1, RIVALS + 1)]
 
 
 def _on(potential: Potential, test: Dataset, rivals: list[Potential]) -> dict[str, float]:

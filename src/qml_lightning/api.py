@@ -59,7 +59,7 @@ class FitOptions(RecipeChanges, total=False):
 
     targets: Sequence[str] | None  # labels to learn from: some of "energies", "forces", "stress"; all by default
     reference_energies: Mapping[int, float] | None  # eV by atomic number; by default found from the data
-    outliers: OnOutliers  # frames that contradict the others: "tell" (the default), "drop", "stop", "keep"
+    outliers: OnOutliers  # frames that contradict the others: "keep" (do not look; the default), "tell", "drop", "stop"
     repulsion: bool  # pairs closer than any in the data repel each other; on by default
     committee: int  # members drawn from the posterior that the model keeps, for uncertainties; 0: none
     basis: Potential | Basis | None  # axes and feature maps to use, so that the equations of both can be added
@@ -84,7 +84,7 @@ class Request:
     compute: Compute
     keep: Keep
     basis: Basis | None = None
-    outliers: OnOutliers = "tell"
+    outliers: OnOutliers = "keep"
     repulsion: bool = True
 
     @classmethod
@@ -97,7 +97,7 @@ class Request:
         settings = {name: value for name, value in options.items() if name in RecipeChanges.__annotations__}
         recipe = _changed(recipe, cast(RecipeChanges, settings))
         recipe.check()
-        outliers = options.get("outliers", "tell")
+        outliers = options.get("outliers", "keep")
         if outliers not in CHOICES:
             raise InputError(f"What to do about outliers is one of {', '.join(CHOICES)}, got {outliers!r}.")
         given = options.get("basis")
@@ -220,8 +220,8 @@ def fit(
     (`RecipeChanges` lists them); what is given is not chosen from the data.
     `targets`: labels to learn from, some of "energies", "forces", "stress"; by default all that there are.
     `reference_energies`: eV by atomic number; by default from least squares.
-    `outliers`: frames whose labels contradict all the others are named in a warning and refused where they would ruin
-    the fit ("tell", the default), or named and left out ("drop"), or refused ("stop"), or not looked for ("keep").
+    `outliers`: frames whose labels contradict all the others are not looked for ("keep"), or named in a warning and
+    refused where they would ruin the fit ("tell"), or named and left out ("drop"), or refused ("stop").
     `repulsion`: pairs of atoms closer than any in the data repel each other, where the learnt energy has no meaning; a
     correction to a baseline has none.
     `committee`: members drawn from the posterior, 8 say, that tell how uncertain predictions are; 0: none.

@@ -169,12 +169,12 @@ def test_what_is_asked_for_is_done_about_outliers(ethanol):
     rest = ethanol.select([s for s in range(len(ethanol)) if s != BAD])
     with pytest.warns(OutlierWarning, match=f"frame {ethanol.frames[BAD]}: the force"):
         dropped = fit(bad, SMALL, outliers="drop")
-    assert torch.equal(dropped.weights, fit(rest, SMALL, outliers="keep").weights)
+    assert torch.equal(dropped.weights, fit(rest, SMALL).weights)
     with pytest.raises(InputError, match="--outliers drop"):
         fit(bad, SMALL, outliers="stop")
     with pytest.raises(InputError, match="a fit would follow them"):
-        fit(bad, SMALL)
-    assert not torch.equal(fit(bad, SMALL, outliers="keep").weights, dropped.weights)
+        fit(bad, SMALL, outliers="tell")
+    assert not torch.equal(fit(bad, SMALL).weights, dropped.weights)
     with pytest.raises(InputError, match="keep, tell, drop, stop"):
         fit(bad, SMALL, outliers="ignore")
 
@@ -200,4 +200,4 @@ def test_a_ridge_that_explains_nothing_is_refused(ethanol):
     data = damaged(damaged(ethanol, BAD, "±500 eV/Å on two atoms"), BAD, "energy + 50 eV")
     recipe = recipes.Automatic(replace(recipes.DEFAULT, features=replace(recipes.DEFAULT.features, n_features=512)))
     with pytest.raises(InputError, match="no prediction at all"):
-        fit(data, recipe, outliers="keep")
+        fit(data, recipe)

@@ -151,8 +151,7 @@ class _Learner:
 
     def _predict(self, learn: Dataset, kind: str, structures: Structures) -> Prediction:
         labels = Labels(**{kind: getattr(learn.labels, kind)})
-        part, device, kernels = replace(learn, labels=labels), self.device, self.kernels
-        potential = fit(part, RECIPE, outliers="keep", device=device, kernels=kernels)
+        potential = fit(replace(learn, labels=labels), RECIPE, device=self.device, kernels=self.kernels)
         predictor = potential.on(self.device, kernels=self.kernels)
         return predictor.predict(structures, forces=kind == "energies", stress=False)
 

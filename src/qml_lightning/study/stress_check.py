@@ -46,8 +46,9 @@ def check_stress(data: Dataset, *, device: torch.device | str = "cpu", kernels: 
     some = data.select(known[small_sample(data, known, *SIZE)])
     others = Labels(energies=some.labels.energies, forces=some.labels.forces)
     try:
-        recipe = replace(RECIPE, energy_weight=ENERGY_WEIGHT)
-        potential = fit(replace(some, labels=others), recipe, outliers="keep", device=device, kernels=kernels)
+        potential = fit(
+            replace(some, labels=others), replace(RECIPE, energy_weight=ENERGY_WEIGHT), device=device, kernels=kernels
+        )
     except SolveError:
         return StressReport()
     predicted = potential.on(device, kernels=kernels).predict(some.structures, forces=False, stress=True).stress
