@@ -5,6 +5,7 @@ One cell is one run. A new system is a row of SYSTEMS, a new run a row of RUNS.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
@@ -167,8 +168,14 @@ def tables(told: list[Entry]) -> str:
 
 
 def _error_of_drift(curve: dict[str, list[float]]) -> float:
-    """Standard error of the slope of the total energy, from means of blocks: they are nearly independent."""
-    times, energies = (np.array_split(curve[name], BLOCKS) for name in ("ps", "energy_mev_per_atom"))
+    """Standard error of the slope of the total energy, from means of blocks: they are nearly independent.
+
+    NaN for runs of a few frames, which do not tell it.
+    """
+    blocks = min(BLOCKS, len(curve["ps"]))
+    if blocks < 5:
+        return math.nan
+    times, energies = (np.array_split(curve[name], blocks) for name in ("ps", "energy_mev_per_atom"))
     _, covariance = np.polyfit([part.mean() for part in times], [part.mean() for part in energies], 1, cov=True)
     return float(np.sqrt(covariance[0, 0]))
 
