@@ -260,7 +260,7 @@ def tables(entries: list[Entry]) -> str:
 
 
 def roofs(there: dict[tuple[str, ...], Entry], cards: list[str]) -> str:
-    """Table of the limit of each kernel on each card, the part of the peak that it can reach, and how full the card is."""
+    """Table of each kernel on each card: its limit, the part of the peak it can reach, how full the card is."""
     rows: dict[tuple[str, str], dict[str, str]] = {}
     for (card, name, representation), entry in there.items():
         if name not in ROOFS:
