@@ -17,6 +17,7 @@ from qml_lightning import Dataset, Potential, Recipe, Structures
 from qml_lightning.adapters.lammps.build import build as lammps_build
 from qml_lightning.adapters.lammps.build import installed as lammps_installed
 from qml_lightning.adapters.lammps.run import Processes, run_lammps, script_head, write_structure
+from qml_lightning.atoms.dataset import concatenate
 from qml_lightning.atoms.neighbours import element_indices, pairs_within
 from qml_lightning.atoms.structures import structures_from_arrays
 from qml_lightning.atoms.units import ENERGY_IN_EV
@@ -69,6 +70,7 @@ __all__ = [
     "begin_iteration",
     "bytes_from",
     "calibrated_with",
+    "concatenate",
     "density_gradients",
     "energy_gradients",
     "equations_of",

@@ -8,11 +8,10 @@ from typing import Any
 import numpy as np
 
 from qml_lightning import Dataset, recipes
-from qml_lightning.datasets import concatenate
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options, succeeded
 from ..harness.entries import grouped
-from ..harness.internals import Basis, equations_of, extended, select, solution
+from ..harness.internals import Basis, concatenate, equations_of, extended, select, solution
 from ..harness.models import ENERGY, FORCE, load, mae, rmd17_files, with_features
 from ..harness.tables import table
 
