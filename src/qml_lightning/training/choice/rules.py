@@ -18,10 +18,11 @@ LEAST_GAIN = 0.02
 # a kernel twice as wide is better by 0.03, with 900 structures it is worse by 0.07. In trials of aspirin one a quarter
 # as wide is better by 0.05; with 400 structures of train_01 forces are 3 % worse already with half of the width.
 LEAST_GAIN_OF_WIDTH = 0.05
-# A shorter range must bring so much more, as trials have too few features for what is far. In trials of malonaldehyde
-# 5 Å are better than 6 Å by 0.06; with 150 structures and 8192 features they are worse by 0.06, with 800 by 0.13. In
-# trials of aspirin they are better by 0.13; with 800 structures both are alike.
-MORE_FOR_SHORT_RANGE = 0.08
+# A shorter range must bring so much more for each doubling of the size from a trial to the fit: small trials have too
+# few structures and features for what is far. In trials of malonaldehyde 5 Å are better than 6 Å by 0.06; with 150
+# structures and 8192 features they are worse by 0.06, with 800 by 0.13. In trials of aspirin they are better by 0.13;
+# with 800 structures and 16384 features they are worse by 0.10 (density_range.py).
+MORE_FOR_SHORT_RANGE = 0.05
 LEAST_GAIN_WITH_ONE_ENERGY = 0.3  # divided by the square root of the number of validation energies
 # Rank: it is doubled if the axes lose more than the representation says they may (`norm_to_lose`): trials are too small
 # to show what more axes bring.

@@ -59,7 +59,10 @@ def choose(
     trend = _trend(trials, plan.size, replace(start, ridge=start.ridge * plan.growth**rules.RIDGE_POWER))
     float32_ridge = _float32_ridge(problem, start, trials.trial(plan.size, trend.recipe).errors)
     ratio = trend.ridge_ratio(plan.growth)
-    search = _Search(trials, plan.size, free, ratio, plan.rounding_growth, float32_ridge, automatic.start.rank)
+    more_for_short = rules.MORE_FOR_SHORT_RANGE * max(0.0, math.log2(plan.growth))
+    search = _Search(
+        trials, plan.size, free, ratio, plan.rounding_growth, float32_ridge, automatic.start.rank, more_for_short
+    )
     begin = trend.recipe if "ridge" in free else replace(trend.recipe, ridge=start.ridge * search.ratio)
     least_gain = max(rules.LEAST_GAIN, rules.LEAST_GAIN_WITH_ONE_ENERGY * plan.validation.energies**-0.5)
     best = search.best(begin, least_gain)
@@ -77,7 +80,7 @@ def choose(
         "uncertainties": trend.uncertainties_after(plan.growth, trial),
         "least_gain": least_gain,
         "least_gain_of_width": max(least_gain, rules.LEAST_GAIN_OF_WIDTH),
-        "more_for": {name: rules.MORE_FOR_SHORT_RANGE for name, one in PRESETS.items() if one in SHORT_RANGE},
+        "more_for": {name: more_for_short for name, one in PRESETS.items() if one in SHORT_RANGE},
         "apart": problem.groups is not None and len(set(problem.groups.tolist())) > 1,  # held out by groups
         "least_ridge": least,
         "trials": [asdict(one) for one in trials.done.values() if math.isfinite(one.score)],
@@ -197,6 +200,7 @@ class _Search:
     rounding_growth: float = 0.0  # ridge lost in rounding in the fit over that in a trial; 0: none is lost in the fit
     float32_ridge: float = 0.0  # ridge of the fit below which rounding in float32 shows
     least_rank: int = 1  # from which it is doubled
+    more_for_short: float = 0.0  # by which a short range has to be better
 
     def best(self, recipe: Recipe, least_gain: float) -> Recipe:
         """Best recipe: one free field after the other, each value with its best ridge."""
@@ -241,7 +245,7 @@ class _Search:
 
     def _score_by_range(self, recipe: Recipe) -> float:
         """Score with which recipes are compared: a short range has to be better by more."""
-        return self._score(recipe) + (recipe.representation in SHORT_RANGE) * rules.MORE_FOR_SHORT_RANGE
+        return self._score(recipe) + (recipe.representation in SHORT_RANGE) * self.more_for_short
 
     def _score(self, recipe: Recipe) -> float:
         """Score of the trial; infinite if its ridge is too small."""
