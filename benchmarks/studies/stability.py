@@ -65,6 +65,8 @@ RUNS = (
     ("ethanol", "density", CHOSEN, 8192, "NVT", 1000, 50),
     ("ethanol", "density", FIXED, 4096, "NVE", 500, 50),
     ("ethanol", "FCHL19", FIXED, 4096, "NVE", 500, 50),
+    ("ethanol", "density", CHOSEN, 8192, "NVE", 500, 50),
+    ("aspirin", "density", CHOSEN, 8192, "NVE", 500, 50),
     ("aspirin", "density", FIXED, 4096, "NVE", 500, 50),
     ("aspirin", "FCHL19", FIXED, 4096, "NVE", 500, 50),
 )
