@@ -56,11 +56,6 @@ class FoundBaseline:
     determined: bool = True  # whether single values have a meaning, not only sums of them
 
 
-def fit_baseline(structures: Structures, energies: Tensor | None, elements: tuple[int, ...]) -> Baseline:
-    """Reference energies from the data, as `found_baseline` finds them."""
-    return found_baseline(structures, energies, elements).baseline
-
-
 def found_baseline(structures: Structures, energies: Tensor | None, elements: tuple[int, ...]) -> FoundBaseline:
     """Reference energies: those of free atoms in the data, and of other elements least squares of energies per atom.
 
@@ -107,7 +102,7 @@ def free_atoms(structures: Structures, energies: Tensor) -> dict[int, float]:
 
 
 def _of_one_zero(free: dict[int, float], elements: tuple[int, ...], x: Tensor, y: Tensor) -> dict[int, float]:
-    """The energies of free atoms; none, with a warning, if molecules of these atoms would be bound too much."""
+    """Energies of free atoms; none, with a warning, if they would bind molecules too much: their zero is another."""
     known = torch.tensor([z in free for z in elements])
     together = (x[:, ~known].sum(1) == 0) & (x.max(1).values < 1)  # of several of these elements, so no free atoms
     if not bool(together.any()):
@@ -202,7 +197,7 @@ class References:
         return out
 
     def least_squares(self) -> Baseline:
-        """Reference energies as `fit_baseline` finds them from all the structures."""
+        """Reference energies as `found_baseline` finds them from all the structures."""
         values, vectors = torch.linalg.eigh(self.sums[1:, 1:])
         known = values > 1e-12 * float(values[-1])  # eigenvalues are squares: 1e-6 of the largest singular value
         values, vectors = values[known], vectors[:, known]

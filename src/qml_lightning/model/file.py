@@ -42,7 +42,7 @@ CROWDING, GAPS = "crowding.", "gaps."
 
 
 class Described(Protocol):
-    """Parts of a model that every header tells."""
+    """Parts of a model that stand in the header of every file."""
 
     @property
     def elements(self) -> tuple[int, ...]: ...

@@ -140,9 +140,9 @@ class _Trend:
 
 
 def _trend(trials: Trials, size: Size, recipe: Recipe) -> _Trend:
-    """Best ridge at this size and at half of it, and what follows for larger ones.
+    """Trend of the errors and of the best ridge, from trials of this size and of half of it.
 
-    One size finds the bottom of the valley within a factor of 3, at times of 10 (uracil, 3BPA): two sizes err less.
+    Trials of one size find the best ridge within a factor of 3, at times of 10 (uracil, 3BPA): two sizes err less.
     """
     half = Size(size.structures // 2, size.n_features // 2)
     if half.structures == 0 or half.n_features % recipe.features.unit(recipe.rank):
@@ -159,7 +159,7 @@ def _trend(trials: Trials, size: Size, recipe: Recipe) -> _Trend:
 
 
 def _trusted_gain(gain: float, structures: int) -> float:
-    """Geometric mean of a gain that so many structures showed and the usual one."""
+    """Gain of the errors between two sizes, drawn towards the usual gain: the more, the fewer structures showed it."""
     usual = rules.HALF_TRUSTED_STRUCTURES
     return math.exp((structures * math.log(gain) + usual * math.log(rules.USUAL_GAIN)) / (structures + usual))
 

@@ -73,7 +73,7 @@ class Outliers:
         return self.share > RUINED
 
     def joined(self, more: Outliers) -> Outliers:
-        """These, and those of a second fit that are not among them."""
+        """Outliers of this fit and of a second one, each structure once."""
         others = tuple(one for one in more.found if one.structure not in self.structures)
         return Outliers((*self.found, *others), self.checked, max(self.share, more.share))
 
@@ -117,7 +117,7 @@ class Judged:
         return cls(problem, index, *rows, gone, sample.energy_weight)
 
     def joined(self, others: Iterator[Judged]) -> Judged:
-        """The judgement on these and other structures."""
+        """One judgement on the structures of all parts."""
         parts = [self, *others]
         first = np.cumsum([0, *(len(part.index) for part in parts)])
         joined = {
@@ -133,7 +133,7 @@ class Judged:
 
     @property
     def sized(self) -> Tensor:
-        """Residuals over the square roots of the factors of their variances, (rows,)."""
+        """Residuals on one scale: each over the square root of the factor of its variance, (rows,)."""
         return self.residual / self.factor.sqrt()
 
     @cached_property
