@@ -13,6 +13,7 @@ from torch import Tensor
 from ..atoms.neighbours import element_indices
 from ..atoms.structures import Structures
 from ..errors import InputError
+from ..linear.robust import deviation_by_median
 
 # Distance to the next image from which a single atom in a cell is free.
 FREE = 8.0  # Å
@@ -135,7 +136,7 @@ def _robust_least_squares(x: Tensor, y: Tensor) -> tuple[Tensor, int]:
 def _far(residual: Tensor) -> Tensor:
     """Mask of residuals that are too far from the median to belong to the others."""
     off = (residual - residual.median()).abs()
-    return off > FAR * 1.4826 * off.median() + 1e-3  # eV per atom
+    return off > FAR * deviation_by_median(off) + 1e-3  # eV per atom
 
 
 def least_absolute(columns: Tensor, y: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...linear.robust import deviation_by_median
 from ...model.baseline import Baseline
 from ..problem import VOIGT, Problem
 from .rows import RECIPE, Sample
@@ -144,7 +145,7 @@ class Judged:
             x = self.sized[self.kind == k].abs()
             some = x[:: 1 + len(x) // MOST_VALUES]  # spread over all structures, and the same ones every time
             large = x[x > ZERO * torch.quantile(some, QUANTILE)] if len(x) else x
-            out.append(float(1.4826 * large.median()) if len(large) else 0.0)
+            out.append(float(deviation_by_median(large)) if len(large) else 0.0)
         return out
 
     @cached_property
