@@ -280,7 +280,7 @@ def best_ridge(score: Score, recipe: Recipe, least: float) -> Recipe:
 
 
 def _downhill(score: Score, recipe: Recipe, steps: Sequence[Step], least_gain: float = 0.0) -> Recipe:
-    """The recipe after the step that gains most, and after more of the same as long as each gains enough."""
+    """Recipe found downhill: by the step that gains most, repeated as long as each repetition gains enough."""
     while steps:
         there = {step: other for step in steps if (other := step(recipe)) is not None}
         best = min(there, key=lambda step: score(there[step]), default=None)
