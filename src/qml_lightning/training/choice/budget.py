@@ -35,7 +35,7 @@ def plan_trials(problem: Problem, recipe: Recipe, memory: Memory, iterates: bool
         return int(budget / part / rules.PLANNED_REPRESENTATIONS / representation_operations(vectors))
 
     held_out = min(
-        max(1, n // 5, min(n // 3, rules.FEWEST_HELD_OUT)),
+        max(1, n // rules.HELD_OUT_PART, min(n // 3, rules.FEWEST_HELD_OUT)),
         n - 1,
         rules.MOST_HELD_OUT,
         max(1, int(rules.MOST_HELD_OUT_ROWS / max(1.0, mean.rows))),
