@@ -141,6 +141,13 @@ def test_other_processes_give_the_same_numbers(calculator, method):
     assert torch.get_num_threads() == before
 
 
+def test_workers_of_joblib_give_the_same_numbers(calculator):
+    joblib = pytest.importorskip("joblib", reason="joblib is not installed: pip install joblib")
+    wanted = forces(calculator)
+    for found in joblib.Parallel(n_jobs=2, timeout=120)(joblib.delayed(forces)(calculator) for _ in range(2)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-9)
+
+
 def test_threads_that_share_a_calculator_have_the_numbers_of_their_own_atoms(calculator, monkeypatch):
     atoms = [frames()[0] for _ in range(2)]
     atoms[1].rattle(0.1, seed=1)

@@ -8,6 +8,10 @@ import tomllib
 import pytest
 
 from qml_lightning import load
+from qml_lightning.cli.md import DynamicsOptions
+from qml_lightning.cli.options import KeepOptions
+from qml_lightning.dynamics.ensembles import MDSettings
+from qml_lightning.training.keep import Keep
 
 FIT = ["--features", "256", "--rank", "64", "--sigma", "8", "--ridge", "1e-8", "--energy-weight", "30",
        "--representation", "cosine-series", "--class-spread", "0",
@@ -68,3 +72,9 @@ def test_a_shell_can_ask_for_its_completion(run):
     code, out, _ = run("--help")
     assert code == 0
     assert "--install-completion" in out
+
+
+def test_defaults_of_the_command_line_are_those_of_python():
+    # typed twice, because help must not wait for torch to be imported
+    assert DynamicsOptions().settings() == MDSettings()
+    assert KeepOptions().checkpoint_seconds == Keep().seconds

@@ -25,7 +25,7 @@ kernels: contract harmonics reference.pullback reference.fchl19 reference.densit
   native.library native.functions native.predictor native triton.launch triton.runs triton.angles triton.two_sum
   triton.features triton.rows triton.tangents triton.pairs triton.geometry triton.harmonics triton.density
   triton.triple triton.fchl19 triton.jacobian triton.ahead triton
-linear: compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
+linear: robust compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
   posterior several
   disk.tiles disk.solve disk
 model: fields representations.fchl19 representations.density representations projection features recipe recipe_file

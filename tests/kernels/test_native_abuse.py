@@ -102,7 +102,7 @@ def test_a_predictor_that_is_destroyed_in_use_ends_its_calls_well():
     assert all(seen)
 
 
-EXTREMES = (5e-324, 1e-300, 1e-30, 1e-3, 0.2, 1e4, 1e15, 1e30, 1e300, 1.7e308)
+EXTREMES = (5e-324, 1e-300, 1e-30, 1e-3, 0.3, 1e4, 1e15, 1e30, 1e300, 1.7e308)
 
 
 @pytest.mark.parametrize("precision", ["float32", "float64"])

@@ -18,7 +18,7 @@ from qml_lightning.errors import InputError
 from qml_lightning.linear.ridge import WORTH, Ridge
 from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.memory import Memory
-from qml_lightning.model.baseline import fit_baseline
+from qml_lightning.model.baseline import found_baseline
 from qml_lightning.model.recipe import CHOOSABLE, DEFAULT, Automatic, Recipe
 from qml_lightning.model.representations import SHORT_RANGE, WITH_FORCES
 from qml_lightning.model.representations.fchl19 import ENERGIES_SERIES
@@ -34,7 +34,9 @@ from small_models import SMALL, argon, crystals, molecules, recipe
 
 def problem_of(data, kinds=("energies", "forces", "stress")) -> Problem:
     labels = Labels(**{kind: getattr(data.labels, kind) for kind in kinds})
-    return Problem(data.structures, labels, fit_baseline(data.structures, labels.energies, data.structures.elements))
+    return Problem(
+        data.structures, labels, found_baseline(data.structures, labels.energies, data.structures.elements).baseline
+    )
 
 
 def choose(problem: Problem, automatic: Automatic, **options) -> Chosen:

@@ -16,7 +16,7 @@ from qml_lightning.datasets import Dataset
 from qml_lightning.errors import InputError, ModelError, ResourceError, SolveError
 from qml_lightning.linear.normal_equations import Gram, Rows
 from qml_lightning.linear.ridge import Ridge
-from qml_lightning.model.baseline import fit_baseline
+from qml_lightning.model.baseline import found_baseline
 from qml_lightning.training.chosen import Chosen
 from qml_lightning.training.equations import extended, merged
 from qml_lightning.training.equations_file import load_equations, read_equations_header, save_equations
@@ -120,7 +120,7 @@ def test_weights_ridge_and_reference_energies_are_chosen_late(gathered):
 def test_reference_energies_from_sums_are_those_of_least_squares(gathered):
     for data in (mixed(30), molecules(5), crystals(8)):
         equations, _ = gathered(data)
-        wanted = fit_baseline(data.structures, data.labels.energies, data.structures.elements)
+        wanted = found_baseline(data.structures, data.labels.energies, data.structures.elements).baseline
         assert equations.baseline().energies.tolist() == pytest.approx(wanted.energies.tolist(), rel=1e-9)
 
 

@@ -17,7 +17,7 @@ from qml_lightning.errors import InputError, SolveError
 from qml_lightning.linear.ridge import WORTH, Ridge, next_ridge
 from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.progress import silent
-from qml_lightning.model.baseline import fit_baseline
+from qml_lightning.model.baseline import found_baseline
 from qml_lightning.model.basis import Basis
 from qml_lightning.model.recipe import DEFAULT, Automatic, SolverSettings
 from qml_lightning.training.chosen import Chosen
@@ -196,7 +196,9 @@ def test_a_fit_that_was_stopped_after_its_ridge_was_changed_goes_on_with_that(tr
 
 def _problem(data):
     structures = data.structures
-    return Problem(structures, data.labels, fit_baseline(structures, data.labels.energies, structures.elements))
+    return Problem(
+        structures, data.labels, found_baseline(structures, data.labels.energies, structures.elements).baseline
+    )
 
 
 def test_several_ridges_from_one_small_model_are_the_fits_of_each():
@@ -225,7 +227,7 @@ def _sized(n_structures: int, n_atoms: int, kinds: tuple[str, ...]) -> Problem:
         torch.zeros(n_structures, dtype=torch.float64) if "energies" in kinds else None,
         torch.zeros(n, 3, dtype=torch.float64) if "forces" in kinds else None,
     )
-    return Problem(structures, labels, fit_baseline(structures, labels.energies, (1,)))
+    return Problem(structures, labels, found_baseline(structures, labels.energies, (1,)).baseline)
 
 
 @pytest.mark.parametrize(

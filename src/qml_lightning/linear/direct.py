@@ -29,7 +29,7 @@ class Term:
     mixture: Tensor | None = None  # (n_targets,); None: the first
 
     def vector(self, columns: Tensor) -> Tensor:
-        """(…, n_targets) → (…)"""
+        """The target to fit: columns @ mixture, (…, n_targets) → (…)."""
         return columns[..., 0] if self.mixture is None else columns @ self.mixture.to(columns)
 
     def squared_error(self, weights: Tensor) -> float:
@@ -130,7 +130,7 @@ def inner_products(rows: Sequence[Rows]) -> Tensor:
 
 
 def _combined(rows: Sequence[Rows], dual: Tensor) -> Tensor:
-    """Zᵀ dual."""
+    """Weights Zᵀ β of the dual solution β, over the rows of all parts."""
     shares = dual.split([part.n for part in rows])
     return torch.stack([part.filled()[0].T @ share for part, share in zip(rows, shares, strict=True)]).sum(0)
 

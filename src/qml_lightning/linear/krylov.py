@@ -141,7 +141,8 @@ class State:
     def compared(self) -> dict[float, float]:
         """Error on held-out rows by which each ridge is compared, in the order of trial.
 
-        The last one with the first ridge; with any other one the error of the directions that the first one found.
+        For the first ridge it is the last error. For any other ridge it is the first error, that of the weights in the
+        directions which the first ridge had found.
         """
         of_first = {step.ridge: step.held_out for step in self.history[:1]}
         errors: dict[float, float] = {}

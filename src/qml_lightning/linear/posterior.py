@@ -87,7 +87,7 @@ def _one(like: Tensor) -> Tensor:
 
 
 def part_of_factor(factor: Tensor, columns: Tensor) -> Tensor:
-    """Columns of UᵀU, in rows and in columns: the Gram matrix of some columns, with the ridge on its diagonal."""
+    """Gram matrix of some columns with the ridge on its diagonal: these rows and columns of UᵀU."""
     rows = torch.arange(len(factor), device=factor.device)[:, None]
     some = torch.where(rows <= columns, factor[:, columns], 0.0)
     return some.T @ some
@@ -96,10 +96,10 @@ def part_of_factor(factor: Tensor, columns: Tensor) -> Tensor:
 def calibrated(errors: Tensor, variance: Tensor, powers: Sequence[float] = (1.0,)) -> Calibration:
     """Calibration of variances, as members tell them, by errors on rows that were left out.
 
-    For each power of the variance and each level of noise, the scale makes one and two standard deviations together
-    hold as many errors as those of a normal distribution: errors have long tails, so one holds too many and two as much
-    too few. Of those that miss both parts by little, the likeliest is taken; if there are none, the one that misses
-    least.
+    Every power is tried with every level of noise. A normal distribution has 68 % of the errors within one standard
+    deviation and 95 % within two. Errors have long tails: no scale meets both, so it is set such that the first share
+    is too large by about as much as the second is too small. Of the combinations that miss both shares by little, the
+    likeliest is taken; if there is none, the one that misses least.
     """
     unit = float(variance.median())
     constant = Calibration(0.0, float(errors.square().mean().sqrt()))

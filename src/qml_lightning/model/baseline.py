@@ -13,6 +13,7 @@ from torch import Tensor
 from ..atoms.neighbours import element_indices
 from ..atoms.structures import Structures
 from ..errors import InputError
+from ..linear.robust import deviation_by_median
 
 # Distance to the next image from which a single atom in a cell is free.
 FREE = 8.0  # Å
@@ -54,11 +55,6 @@ class FoundBaseline:
     fixed: bool  # they stay as they are when structures are added; else they are the least squares of all structures
     words: str  # how they were found, for people
     determined: bool = True  # whether single values have a meaning, not only sums of them
-
-
-def fit_baseline(structures: Structures, energies: Tensor | None, elements: tuple[int, ...]) -> Baseline:
-    """Reference energies from the data, as `found_baseline` finds them."""
-    return found_baseline(structures, energies, elements).baseline
 
 
 def found_baseline(structures: Structures, energies: Tensor | None, elements: tuple[int, ...]) -> FoundBaseline:
@@ -107,7 +103,7 @@ def free_atoms(structures: Structures, energies: Tensor) -> dict[int, float]:
 
 
 def _of_one_zero(free: dict[int, float], elements: tuple[int, ...], x: Tensor, y: Tensor) -> dict[int, float]:
-    """The energies of free atoms; none, with a warning, if molecules of these atoms would be bound too much."""
+    """Energies of free atoms; none, with a warning, if they would bind molecules too much: their zero is another."""
     known = torch.tensor([z in free for z in elements])
     together = (x[:, ~known].sum(1) == 0) & (x.max(1).values < 1)  # of several of these elements, so no free atoms
     if not bool(together.any()):
@@ -140,7 +136,7 @@ def _robust_least_squares(x: Tensor, y: Tensor) -> tuple[Tensor, int]:
 def _far(residual: Tensor) -> Tensor:
     """Mask of residuals that are too far from the median to belong to the others."""
     off = (residual - residual.median()).abs()
-    return off > FAR * 1.4826 * off.median() + 1e-3  # eV per atom
+    return off > FAR * deviation_by_median(off) + 1e-3  # eV per atom
 
 
 def least_absolute(columns: Tensor, y: Tensor) -> Tensor:
@@ -202,7 +198,7 @@ class References:
         return out
 
     def least_squares(self) -> Baseline:
-        """Reference energies as `fit_baseline` finds them from all the structures."""
+        """Reference energies as `found_baseline` finds them from all the structures."""
         values, vectors = torch.linalg.eigh(self.sums[1:, 1:])
         known = values > 1e-12 * float(values[-1])  # eigenvalues are squares: 1e-6 of the largest singular value
         values, vectors = values[known], vectors[:, known]

@@ -74,6 +74,6 @@ def committee_features(n_features: int, rank: int) -> int:
 
 
 def committee_columns(n_features: int, of: int, n_weights: int, paired: bool) -> Tensor:
-    """Numbers of the weights that belong to the first `n_features` of `of` features of each map."""
+    """Indices of the weights that belong to the first `n_features` of `of` features of each map."""
     each = torch.arange(n_weights).view(-1, 1 + paired, of // (1 + paired))
     return each[:, :, : n_features // (1 + paired)].flatten()

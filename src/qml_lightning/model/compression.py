@@ -67,10 +67,12 @@ def with_crowding(potential: Potential, structures: Structures) -> Potential:
 
 
 def best_pair(falls: Mapping[tuple[float, float], float]) -> tuple[float, float]:
-    """Margin and strength to take, from the greatest fall of the energy with each pair, in eV per atom.
+    """Margin and strength of the repulsion, from the greatest fall of the energy with each such pair, in eV per atom.
 
-    The first that holds; else the one that falls least and leaves alone what is a little denser than the data. But if
-    the energy falls farther than others would raise it there, it has no meaning there: the gentlest of those that hold.
+    A pair holds if the energy hardly falls. The first that holds, with a strength that its margin allows, is taken. If
+    there is none, there are two candidates: of the pairs that leave alone what is a little denser than the data, that
+    with the least fall; and the gentlest pair that holds. The second is taken if it raises the energy of what is a
+    little denser by less than the energy falls with the first.
     """
     for (margin, strength), fall in falls.items():
         if fall < FALL and strength <= MARGINS[margin]:

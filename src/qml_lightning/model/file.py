@@ -42,7 +42,7 @@ CROWDING, GAPS = "crowding.", "gaps."
 
 
 class Described(Protocol):
-    """Parts of a model that every header tells."""
+    """Parts of a model that stand in the header of every file."""
 
     @property
     def elements(self) -> tuple[int, ...]: ...
@@ -158,7 +158,7 @@ def read_committee(header: Mapping[str, Any], file: Any, basis: Basis) -> Commit
 
 
 def repulsion_tensors(repulsion: Repulsion | None) -> dict[str, Tensor]:
-    """Distances of close pairs and gaps, and numbers of crowded atoms, if there is a repulsion."""
+    """Distances of close pairs and gaps, and parameters of crowding, if there is a repulsion."""
     if repulsion is None:
         return {}
     out = {"repulsion.outer": repulsion.outer, "repulsion.inner": repulsion.inner}
@@ -194,7 +194,7 @@ def _read_gaps(file: Any, outer: Tensor, cutoff: float) -> Gaps | None:
 
 
 def _read_crowding(file: Any, n: int, cutoff: float) -> Crowding | None:
-    """Numbers of crowded atoms; None in files without them. A KeyError if they make no sense."""
+    """Parameters of the crowding of atoms; None in files without them. A KeyError if they make no sense."""
     if CROWDING + "reach" not in file.keys():  # noqa: SIM118 (not a dict)
         return None
     reach = read_tensor(file, CROWDING + "reach", (n, n)).double().contiguous()

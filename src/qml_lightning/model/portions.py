@@ -24,9 +24,9 @@ REPRESENTATIONS, PROJECTED, JACOBIANS = 3, 8, 4
 def portions(
     basis: ReadyBasis, structures: Structures, most_atoms: int, *, tangents: bool = False, more: int = 0
 ) -> Iterator[Tensor]:
-    """Numbers of the structures of each portion: up to `most_atoms` in the memory of the host.
+    """Indices of the structures of each portion: up to `most_atoms` in the memory of the host.
 
-    On a device with a memory of its own: as many as fit into a part of it, which is the faster the more there are.
+    On a device with a memory of its own: as many as fit into a part of it: larger portions are faster there.
     `tangents`: projected Jacobians are formed. `more`: further bytes of an atom.
     """
     room = room_on(basis.device)

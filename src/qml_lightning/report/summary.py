@@ -20,7 +20,7 @@ from ..model.metrics import Metrics, compare, error_lines
 from .figures import PRINT
 from .figures import draw as draw_figure
 from .model_page import model_page
-from .points import origin, zero_of
+from .points import MOST_POINTS, origin, zero_of
 from .style import COLOURS, GREY, STYLE, check_figure, image
 
 if TYPE_CHECKING:
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 FORMATS = (".html", ".png", ".pdf", ".svg")
 # The usual colours of common elements, dark enough for print. Other elements take the colours of the style in turn.
 ELEMENT_COLOURS = {1: "#7f7f7f", 6: "#222222", 7: "#0072b2", 8: "#d55e00", 9: "#009e73", 14: "#b07c00", 16: "#e69f00"}
-# At most this many points in one panel: more would only make the file larger.
-MOST_POINTS = 20_000
 FEW_POINTS = 200  # up to here points are drawn larger
 
 

@@ -21,6 +21,7 @@ from ..atoms.units import ENERGY_IN_EV, LENGTH_IN_ANGSTROM
 from ..datasets.content import Content
 from ..datasets.unit_hints import likely_units
 from ..errors import SolveError
+from ..linear.robust import deviation_by_median
 from ..model.baseline import Baseline, least_absolute, least_squares
 from ..model.features import FeatureSettings
 from ..model.predictor import Prediction
@@ -198,7 +199,7 @@ class _Learner:
 
 def _deviation(x: Tensor) -> Tensor:
     """Standard deviation without outliers, from the median absolute deviation."""
-    return 1.4826 * (x - x.median()).abs().median()
+    return deviation_by_median((x - x.median()).abs())
 
 
 def _cluster(residual: Tensor) -> Tensor:

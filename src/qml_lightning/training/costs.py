@@ -79,7 +79,7 @@ def _small_weights(problem: Problem, recipe: Recipe) -> int:
 
 
 def batch_limit(n_weights: int, problem: Problem, compute: Compute) -> int | None:
-    """Numbers of a batch of rows if memory is limited, as that of a GPU always is; None: as many as run fastest."""
+    """Most numbers in a batch of rows if memory is limited, as on a GPU; None: as many as run fastest."""
     unlimited = compute.memory.limit is None and compute.device_room is None
     return None if unlimited else batch_numbers(n_weights, problem, compute.room)
 

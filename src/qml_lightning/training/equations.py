@@ -253,7 +253,7 @@ def _refuse_repeated(there: Tensor, new: Tensor, repeated: bool) -> None:
 
 
 def _left_by(gone: Tensor, there: Tensor, name: str) -> Tensor:
-    """Marks of `there` without one occurrence of each of `gone`; an InputError if one is missing."""
+    """Marks of what stays of `there` without one occurrence of each of `gone`; an InputError if one is missing."""
     positions: dict[int, list[int]] = {}
     for at, value in enumerate(there.tolist()):
         positions.setdefault(value, []).append(at)

@@ -43,23 +43,10 @@ def fit(
     if plan.remark:
         warnings.warn(CheckpointWarning(plan.remark), stacklevel=2)
     chosen = _chosen(recipe, problem, plan, compute, checkpoint, tell)
-    if basis is None and checkpoint is not None:
-        basis = checkpoint.basis()
-    if basis is None:
-        basis = compute.on_first(lambda: Basis.draw(problem.structures, chosen.recipe))
-    basis = basis.with_recipe(chosen.recipe)
-    fitted = SOLVERS[plan.solver](Task(problem, basis, chosen, compute, keep, checkpoint, tell, plan.on_host))
-    provenance = Provenance.here(
-        data=problem.source,
-        structures=len(problem.structures),
-        atoms=problem.structures.n_atoms,
-        kernels=basis.ready(compute).kernels.NAME,
-        device=str(compute.device),
-        choice=chosen.evidence,
-        plan=plan.as_dict(),
-        seconds=round(time.perf_counter() - started, 3),
-    )
-    return fitted.potential(basis, provenance)
+    basis = basis or _drawn(problem, chosen.recipe, compute, checkpoint)
+    task = Task(problem, basis.with_recipe(chosen.recipe), chosen, compute, keep, checkpoint, tell, plan.on_host)
+    fitted = SOLVERS[plan.solver](task)
+    return fitted.potential(task.basis, _provenance(task, plan, started))
 
 
 def _that_suits(recipe: Recipe | Automatic, basis: Basis | None) -> Recipe | Automatic:
@@ -92,3 +79,26 @@ def _chosen(
     iterates = plan.solver == "iterative"
     chosen = compute.on_first(lambda: choose(problem, recipe, compute=compute, iterates=iterates, tell=tell))
     return replace(chosen, recipe=chosen.recipe.with_own_weights()) if plan.own_weights else chosen
+
+
+def _drawn(
+    problem: Problem, recipe: Recipe, compute: Compute, checkpoint: EquationsCheckpoint | Restart | None
+) -> Basis:
+    """The basis of a checkpoint that holds one; else axes and feature maps drawn once, by the first rank."""
+    kept = None if checkpoint is None else checkpoint.basis()
+    return kept or compute.on_first(lambda: Basis.draw(problem.structures, recipe))
+
+
+def _provenance(task: Task, plan: Plan, started: float) -> Provenance:
+    """Where the model of this task comes from: data, machine, choice, plan, and seconds since `started`."""
+    structures, compute = task.problem.structures, task.compute
+    return Provenance.here(
+        data=task.problem.source,
+        structures=len(structures),
+        atoms=structures.n_atoms,
+        kernels=task.basis.ready(compute).kernels.NAME,
+        device=str(compute.device),
+        choice=task.chosen.evidence,
+        plan=plan.as_dict(),
+        seconds=round(time.perf_counter() - started, 3),
+    )

@@ -75,11 +75,11 @@ class PropertyProblem:
 
     @cached_property
     def scalars(self) -> list[int]:
-        """Numbers of the properties that are no dipoles."""
+        """Indices of the properties that are no dipoles."""
         return [k for k, one in enumerate(self.of) if one.kind != "dipole"]
 
     def numbers_of(self, kind: str) -> list[int]:
-        """Numbers of the properties that the rows of a kind have as targets."""
+        """Indices of the properties that are targets of a kind of rows."""
         return [k for k in range(len(self.of)) if k not in self.scalars] if kind == "dipoles" else self.scalars
 
     @cached_property

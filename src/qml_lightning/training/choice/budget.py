@@ -1,4 +1,4 @@
-"""Plan of the trials: the largest for which a part of the operations of the fit, and half of the memory, suffice."""
+"""Plan of the trials: as large as a share of the operations of the fit, and half of the memory, allow."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def plan_trials(problem: Problem, recipe: Recipe, memory: Memory, iterates: bool
     budget = max(rules.ALWAYS_ALLOWED, rules.SHARE_OF_FIT * fit)
 
     def affordable(part: int, vectors: float) -> int:
-        """Held-out structures whose representations take one part in `part` of the budget."""
+        """Number of held-out structures whose representations cost 1 / `part` of the budget."""
         return int(budget / part / rules.PLANNED_REPRESENTATIONS / representation_operations(vectors))
 
     held_out = min(
-        max(1, n // 5, min(n // 3, rules.FEWEST_HELD_OUT)),
+        max(1, n // rules.HELD_OUT_PART, min(n // 3, rules.FEWEST_HELD_OUT)),
         n - 1,
         rules.MOST_HELD_OUT,
         max(1, int(rules.MOST_HELD_OUT_ROWS / max(1.0, mean.rows))),
@@ -58,7 +58,7 @@ def _largest_size(
 ) -> Size:
     """Largest size within budget and memory that has as many rows for each feature as the fit.
 
-    If even the fewest features cost too much: these, with fewer structures, but enough of them.
+    If even the fewest features cost too much, they are taken with fewer structures, but not with too few.
     """
     most, limiting = full.structures - held_out, _limiting_features(mean, full)
     planned = rules.PLANNED_PASSES, rules.PLANNED_REPRESENTATIONS, rules.PLANNED_SOLUTIONS
@@ -77,9 +77,9 @@ def _largest_size(
 
 
 def _limiting_features(mean: MeanStructure, size: Size) -> float:
-    """Features that limit a fit: all, or as many as give one weight for each row.
+    """Number of features that limits the accuracy: all of them, but no more than give one weight for each row.
 
-    More features give the kernel itself, whose best ridge does not depend on their number. Aspirin, 100 structures:
-    3e-5, 1.5e-5, 5e-6 and 4e-6 with 0.32, 0.64, 1.28 and 2.56 features for each row.
+    With more the fit is that of the kernel itself, whose best ridge does not depend on their number. Aspirin, 100
+    structures: 3e-5, 1.5e-5, 5e-6 and 4e-6 with 0.32, 0.64, 1.28 and 2.56 features for each row.
     """
     return min(size.n_features, mean.rows * size.structures / mean.weights)

@@ -77,6 +77,7 @@ WEIGHTS_FOR_EACH_ROW = 16  # a kind of label with fewer rows gets no Gram matrix
 
 # ---- validation set --------------------------------------------------------------------------------------------------
 
+HELD_OUT_PART = 5  # one structure in so many is held out
 FEWEST_HELD_OUT = 10  # structures, if a third of all is as many
 MOST_HELD_OUT = 60  # structures
 MOST_HELD_OUT_ROWS = 6000
@@ -84,4 +85,8 @@ MOST_MORE_ENERGIES = 300  # further structures, of which only the energies are u
 # One part in so many of the budget is for their representations: silicon then takes 0.25 of a fit, not 0.3.
 PART_FOR_HELD_OUT = 3
 PART_FOR_MORE_ENERGIES = 6
+# From this number of groups on, whole groups are held out: molecules by name, say. Fewer are kinds of a system (bulk,
+# surface, liquid), all of which belong in the trials; of each the last part is held out, as its frames follow each
+# other in time.
+MANY_GROUPS = 20
 HALF_TRUSTED_ROWS = 50  # a kind with so many rows counts half as much as one with very many: few errors are chance

@@ -143,9 +143,9 @@ class _Trend:
 
 
 def _trend(trials: Trials, size: Size, recipe: Recipe) -> _Trend:
-    """Best ridge at this size and at half of it, and what follows for larger ones.
+    """Trend of the errors and of the best ridge, from trials of this size and of half of it.
 
-    One size finds the bottom of the valley within a factor of 3, at times of 10 (uracil, 3BPA): two sizes err less.
+    Trials of one size find the best ridge within a factor of 3, at times of 10 (uracil, 3BPA): two sizes err less.
     """
     half = Size(size.structures // 2, size.n_features // 2)
     if half.structures == 0 or half.n_features % recipe.features.unit(recipe.rank):
@@ -162,7 +162,7 @@ def _trend(trials: Trials, size: Size, recipe: Recipe) -> _Trend:
 
 
 def _trusted_gain(gain: float, structures: int) -> float:
-    """Geometric mean of a gain that so many structures showed and the usual one."""
+    """Gain of the errors between two sizes, drawn towards the usual gain: the more, the fewer structures showed it."""
     usual = rules.HALF_TRUSTED_STRUCTURES
     return math.exp((structures * math.log(gain) + usual * math.log(rules.USUAL_GAIN)) / (structures + usual))
 
@@ -284,7 +284,7 @@ def best_ridge(score: Score, recipe: Recipe, least: float) -> Recipe:
 
 
 def _downhill(score: Score, recipe: Recipe, steps: Sequence[Step], least_gain: float = 0.0) -> Recipe:
-    """The recipe after the step that gains most, and after more of the same as long as each gains enough."""
+    """Recipe found downhill: by the step that gains most, repeated as long as each repetition gains enough."""
     while steps:
         there = {step: other for step in steps if (other := step(recipe)) is not None}
         best = min(there, key=lambda step: score(there[step]), default=None)

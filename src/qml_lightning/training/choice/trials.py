@@ -94,13 +94,13 @@ class TrialData:
         return held_out
 
     def drawn(self, recipe: Recipe) -> dict[str, Tensor]:
-        """Random tensors of the representation, which are those of the fit."""
+        """Random tensors of the representation, the very ones that the fit will draw."""
         if recipe.representation not in self.tensors:
             self.tensors[recipe.representation] = draw_representation(self.problem.structures, recipe)
         return self.tensors[recipe.representation]
 
     def directions(self, recipe: Recipe) -> list[Directions]:
-        """Principal directions of each element, which the fit itself will find: no labels are used for them."""
+        """Principal directions of each element, the very ones that the fit will find. They depend on no label."""
         if recipe.representation not in self.known:
             random = np.random.default_rng(recipe.seed)
             found = sample_directions(self.problem.structures, recipe, self.drawn(recipe), random)
@@ -161,7 +161,7 @@ class Trials:
         return rules.LOST_IN_ROUNDING * n_weights * self.trace(size, recipe)
 
     def trace(self, size: Size, recipe: Recipe) -> float:
-        """Trace of the Gram matrix of all rows: with a larger ridge all weights are next to nothing."""
+        """Trace of the Gram matrix of all rows. A ridge that is larger makes all weights nearly zero."""
         key = _pass_key(size, recipe)
         if key not in self._traces:
             parts = self._pass(size, recipe).equations.parts

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ...linear.robust import deviation_by_median
 from ...model.baseline import Baseline
 from ..problem import VOIGT, Problem
 from .rows import RECIPE, Sample
@@ -73,7 +74,7 @@ class Outliers:
         return self.share > RUINED
 
     def joined(self, more: Outliers) -> Outliers:
-        """These, and those of a second fit that are not among them."""
+        """Outliers of this fit and of a second one, each structure once."""
         others = tuple(one for one in more.found if one.structure not in self.structures)
         return Outliers((*self.found, *others), self.checked, max(self.share, more.share))
 
@@ -117,7 +118,7 @@ class Judged:
         return cls(problem, index, *rows, gone, sample.energy_weight)
 
     def joined(self, others: Iterator[Judged]) -> Judged:
-        """The judgement on these and other structures."""
+        """One judgement on the structures of all parts."""
         parts = [self, *others]
         first = np.cumsum([0, *(len(part.index) for part in parts)])
         joined = {
@@ -133,7 +134,7 @@ class Judged:
 
     @property
     def sized(self) -> Tensor:
-        """Residuals over the square roots of the factors of their variances, (rows,)."""
+        """Residuals on one scale: each over the square root of the factor of its variance, (rows,)."""
         return self.residual / self.factor.sqrt()
 
     @cached_property
@@ -144,7 +145,7 @@ class Judged:
             x = self.sized[self.kind == k].abs()
             some = x[:: 1 + len(x) // MOST_VALUES]  # spread over all structures, and the same ones every time
             large = x[x > ZERO * torch.quantile(some, QUANTILE)] if len(x) else x
-            out.append(float(1.4826 * large.median()) if len(large) else 0.0)
+            out.append(float(deviation_by_median(large)) if len(large) else 0.0)
         return out
 
     @cached_property

@@ -108,7 +108,7 @@ def named(judgements: Sequence[Judged]) -> Outliers:
 
 
 def _parts(problem: Problem) -> tuple[Tensor, Tensor]:
-    """Numbers of the structures of the small fit, and of the others."""
+    """Indices of the structures of the small fit, and of the others."""
     order = torch.from_numpy(np.random.RandomState(0).permutation(len(problem.structures)))
     rows = torch.bincount(problem.structure_of_rows, minlength=len(order))[order]
     n = max(FEWEST, int((rows.cumsum(0) <= MOST_ROWS).sum()))
