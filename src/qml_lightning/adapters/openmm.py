@@ -1,11 +1,8 @@
-"""OpenMM: a `PythonForce`, and the potential "qml-lightning" of OpenMM-ML, also for part of a system (ML/MM).
-
-MLPotential("qml-lightning").createSystem(topology, model="ethanol.safetensors")
-"""
+"""OpenMM: a `PythonForce`, and the maker of the potential "qml-lightning" of OpenMM-ML."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +17,6 @@ from .engine import MovingAtoms
 
 EV = mol / kJ  # kJ/mol in 1 eV
 NANOMETRE = 10.0  # Å
-
-try:
-    from openmmml.mlpotential import MLPotentialImpl, MLPotentialImplFactory
-except ImportError:  # OpenMM without OpenMM-ML: the force alone
-    MLPotentialImpl = MLPotentialImplFactory = object
 
 
 class Computation:
@@ -61,32 +53,11 @@ def openmm_force(
     return force
 
 
-class QMLLightningFactory(MLPotentialImplFactory):  # type: ignore[misc, valid-type]
+class QMLLightningFactory:
     """Maker of the potential, which OpenMM-ML finds through the entry point `openmmml.potentials`."""
 
-    def createImpl(self, name: str, **arguments: Any) -> QMLLightningPotential:
+    def createImpl(self, name: str, **arguments: Any) -> Any:
+        # OpenMM-ML loads this module while it is imported itself: so nothing of it is imported above
+        from .openmm_ml import QMLLightningPotential
+
         return QMLLightningPotential(name)
-
-
-class QMLLightningPotential(MLPotentialImpl):  # type: ignore[misc, valid-type]
-    """Potential of OpenMM-ML; its options are `model`, a path or a potential, and `precision`."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def addForces(
-        self, topology: Any, system: Any, atoms: Iterable[int] | None, forceGroup: int, **options: Any
-    ) -> None:
-        """Add the force of a model on all atoms of a topology, or on some of them."""
-        every = list(topology.atoms())
-        chosen = None if atoms is None else list(atoms)
-        numbers = [every[i].element.atomic_number for i in (range(len(every)) if chosen is None else chosen)]
-        force = openmm_force(
-            options["model"],
-            numbers,
-            periodic=topology.getPeriodicBoxVectors() is not None,
-            particles=chosen,
-            precision=options.get("precision"),
-        )
-        force.setForceGroup(forceGroup)
-        system.addForce(force)
