@@ -82,7 +82,7 @@ def command(
     every: Annotated[int, Option(min=1, help="Steps between two frames.")] = 10,
     restart_every: Annotated[int, Option(min=1, help="Steps between two restart files.")] = 1000,
     replicas: Annotated[
-        int, Option(min=1, help="Copies with other velocities, computed together: OUTPUT.0, OUTPUT.1 …", metavar="N")
+        int, Option(min=1, help="Copies with other velocities, computed together: run.0.extxyz …", metavar="N")
     ] = 1,
     resume: Annotated[bool, Option("--resume", help="Go on from the restart file, if there is one.")] = False,
     uncertainty_limit: Annotated[
@@ -112,7 +112,7 @@ def command(
         run = Run(model, atoms, settings, checked_precision(machine.precision), ground, replicas)
         done = run_dynamics(run, plan, tell)
     if as_json:
-        return show_json({"output": str(output), **asdict(done)})
+        return show_json({"output": str(output), "trajectories": [*map(str, plan.trajectories)], **asdict(done)})
     told = {
         "trajectory": f"{_named(plan)}, {done.steps:,} steps, {done.steps * settings.timestep / 1000:g} ps",
         "log": f"{plan.logs[0]}{' …' if replicas > 1 else ''}",
