@@ -41,7 +41,7 @@ exact: recipe groups covariance potential file fit
 api
 study: trends learning_curve tuning label_check stress_check statistics calibration posterior selection vibrations
   infrared
-adapters: engine ase delta dipoles ase_plugin ipi openmm openmm_ml torchsim lammps.folder lammps.build lammps.run
+adapters: engine ase delta dipoles ase_plugin ipi openmm torchsim lammps.folder lammps.build lammps.run
   lammps.external lammps
 dynamics: replicas ensembles restart files watch known_ground run checks
 report: style page drawing learning data_page card points viewer spread figures model_page summary curve response

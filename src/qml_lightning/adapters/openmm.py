@@ -1,8 +1,11 @@
-"""OpenMM: a `PythonForce`, and the maker of the potential "qml-lightning" of OpenMM-ML."""
+"""OpenMM: a `PythonForce`, and the potential "qml-lightning" of OpenMM-ML, also for part of a system (ML/MM).
+
+MLPotential("qml-lightning").createSystem(topology, model="ethanol.safetensors")
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +61,30 @@ class QMLLightningFactory:
 
     def createImpl(self, name: str, **arguments: Any) -> Any:
         # OpenMM-ML loads this module while it is imported itself: so nothing of it is imported above
-        from .openmm_ml import QMLLightningPotential
+        from openmmml.mlpotential import MLPotentialImpl
 
-        return QMLLightningPotential(name)
+        return type("QMLLightning", (QMLLightningPotential, MLPotentialImpl), {})(name)
+
+
+class QMLLightningPotential:
+    """Forces of the potential of OpenMM-ML; its options are `model`, a path or a potential, and `precision`."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def addForces(
+        self, topology: Any, system: Any, atoms: Iterable[int] | None, forceGroup: int, **options: Any
+    ) -> None:
+        """Add the force of a model on all atoms of a topology, or on some of them."""
+        every = list(topology.atoms())
+        chosen = None if atoms is None else list(atoms)
+        numbers = [every[i].element.atomic_number for i in (range(len(every)) if chosen is None else chosen)]
+        force = openmm_force(
+            options["model"],
+            numbers,
+            periodic=topology.getPeriodicBoxVectors() is not None,
+            particles=chosen,
+            precision=options.get("precision"),
+        )
+        force.setForceGroup(forceGroup)
+        system.addForce(force)

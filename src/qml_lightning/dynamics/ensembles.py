@@ -103,10 +103,11 @@ def integrator(atoms: Atoms, settings: MDSettings, generators: Sequence[np.rando
     if settings.ensemble == "langevin":
         friction = settings.friction / units.fs
         return Langevin(atoms, step, temperature_K=settings.temperature, friction=friction, fixcm=False, rng=rng)
+    relaxation = settings.relaxation * units.fs
     if settings.ensemble == "bussi" and many:
-        return BussiOfReplicas(atoms, settings, generators)
+        return BussiOfReplicas(atoms, step, settings.temperature, relaxation, generators)
     if settings.ensemble == "bussi":
-        return Bussi(atoms, step, settings.temperature, settings.relaxation * units.fs, rng=rng)
+        return Bussi(atoms, step, settings.temperature, relaxation, rng=rng)
     return CellRescaling(atoms, settings, rng)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from ase import Atoms, units
+from ase import Atoms
 from ase.calculators.calculator import Calculator, all_changes
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.md.bussi import Bussi
@@ -19,8 +19,6 @@ from ..errors import InputError
 
 if TYPE_CHECKING:
     from numpy.random import Generator
-
-    from .ensembles import MDSettings
 
 
 def side_by_side(atoms: Atoms, count: int) -> Atoms:
@@ -96,9 +94,10 @@ class Draws:
 class BussiOfReplicas(Bussi):  # type: ignore[misc]  # ASE has no types
     """The thermostat of Bussi, Donadio and Parrinello for each replica by itself."""
 
-    def __init__(self, atoms: Atoms, settings: MDSettings, generators: Sequence[Generator]) -> None:
-        step, relaxation = settings.timestep * units.fs, settings.relaxation * units.fs
-        super().__init__(atoms, step, settings.temperature, relaxation)  # type: ignore[no-untyped-call]
+    def __init__(
+        self, atoms: Atoms, timestep: float, temperature: float, relaxation: float, generators: Sequence[Generator]
+    ) -> None:
+        super().__init__(atoms, timestep, temperature, relaxation)  # type: ignore[no-untyped-call]
         self.generators = generators
         self.ndof //= len(generators)
         self.target_kinetic_energy /= len(generators)
