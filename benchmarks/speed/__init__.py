@@ -7,12 +7,13 @@ from .gpu_predicted import GPU_PREDICTED
 from .lammps import LAMMPS
 from .native_features import NATIVE_FEATURES
 from .prediction import PREDICTION
+from .replicas import REPLICAS_TOGETHER
 from .representation import REPRESENTATION
 from .rivals import RIVALS
 from .training import TRAINING
 from .uncertainty_times import UNCERTAINTY_TIMES
 
 BENCHMARKS = (
-    GPU_KERNELS, GPU_PREDICTED, LAMMPS, NATIVE_FEATURES, PREDICTION, REPRESENTATION, RIVALS, TRAINING,
-    UNCERTAINTY_TIMES,
+    GPU_KERNELS, GPU_PREDICTED, LAMMPS, NATIVE_FEATURES, PREDICTION, REPLICAS_TOGETHER, REPRESENTATION, RIVALS,
+    TRAINING, UNCERTAINTY_TIMES,
 )  # fmt: skip

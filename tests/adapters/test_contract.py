@@ -220,8 +220,7 @@ def test_openmm_conserves_energy(ethanol):
 def test_openmm_ml_mixes_a_model_with_a_force_field(ethanol):
     import openmm
     from openmm import app, unit
-
-    from qml_lightning.adapters.openmm import QMLLightningFactory
+    from openmmml import MLPotential
 
     atoms, topology = molecule("CH3CH2OH"), app.Topology()
     residue = topology.addResidue("ETH", topology.addChain())
@@ -231,8 +230,7 @@ def test_openmm_ml_mixes_a_model_with_a_force_field(ethanol):
     for mass in [*atoms.get_masses(), 39.948]:
         system.addParticle(mass)
     topology.addAtom("Ar", app.Element.getBySymbol("Ar"), topology.addResidue("AR", topology.addChain()))
-    potential = QMLLightningFactory().createImpl("qml-lightning")
-    potential.addForces(topology, system, range(9), 0, model=ethanol)
+    system = MLPotential("qml-lightning").createMixedSystem(topology, system, range(9), model=ethanol)
     context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
     context.setPositions(np.vstack([atoms.positions, [[0, 0, 30.0]]]) * 0.1)
     state = context.getState(getEnergy=True, getForces=True)
@@ -240,6 +238,29 @@ def test_openmm_ml_mixes_a_model_with_a_force_field(ethanol):
     energy = state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole) * kJ / mol
     assert energy == pytest.approx(wanted.energies.item(), rel=1e-6)
     assert np.all(state.getForces(asNumpy=True)[9] == 0 * unit.kilojoule_per_mole / unit.nanometer)
+
+
+# The end of openmmml/mlpotential.py, which loads all entry points while it is imported.
+OPENMM_ML = """
+from importlib.metadata import entry_points
+class MLPotentialImpl: ...
+(mine,) = entry_points(group="openmmml.potentials", name="qml-lightning")
+made = mine.load()().createImpl
+"""
+
+
+@pytest.mark.skipif(not there("openmm"), reason="OpenMM is not installed")
+@pytest.mark.parametrize("first", ["qml_lightning.adapters.openmm", "openmmml"])
+def test_the_force_and_openmm_ml_are_imported_in_any_order(first, tmp_path):
+    import subprocess
+    import sys
+
+    (tmp_path / "openmmml").mkdir()
+    (tmp_path / "openmmml" / "__init__.py").write_text("from . import mlpotential")
+    (tmp_path / "openmmml" / "mlpotential.py").write_text(OPENMM_ML)
+    code = f"import {first}; from openmmml.mlpotential import made; print(type(made('qml-lightning')).__name__)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert done.stdout == "QMLLightning\n", done.stderr[-2000:]
 
 
 @pytest.mark.skipif(not there("torch_sim", "vesin_torch"), reason="TorchSim is not installed")

@@ -13,46 +13,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from ase import units
-from ase.build import bulk, molecule
+from ase.build import bulk
 from ase.io import read, write
 
-from qml_lightning import fit, load_dataset
+from dynamics_systems import NVE, alloy, ethanol, log_of
 from qml_lightning.dynamics.ensembles import CellRescaling, MDSettings, first_velocities
 from qml_lightning.dynamics.run import Run, RunPlan, run_dynamics
 from qml_lightning.dynamics.watch import Unphysical
 from qml_lightning.errors import InputError
-from small_models import crystals, recipe
 from structures_for_tests import rattled
-
-NVE = MDSettings("nve", temperature=200.0, timestep=0.25)
-
-
-@pytest.fixture(scope="module")
-def model(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "ethanol.safetensors"
-    fit(load_dataset("ethanol:train").subsample(200, 0), recipe(n_features=1024, rank=64)).save(path)
-    return path
-
-
-@pytest.fixture(scope="module")
-def crystal_model(tmp_path_factory) -> Path:
-    path = tmp_path_factory.mktemp("model") / "alloy.safetensors"
-    fit(crystals(60), recipe()).save(path)
-    return path
-
-
-def ethanol():
-    return molecule("CH3CH2OH")
-
-
-def alloy():
-    atoms = bulk("Cu", a=3.75, cubic=True)
-    atoms.symbols[0] = "Au"
-    return atoms * (2, 1, 1)
-
-
-def log_of(path: Path) -> np.ndarray:
-    return np.loadtxt(path.with_name(path.name + ".log"))
 
 
 def test_nve_conserves_energy_and_writes_what_it_did(model, tmp_path):

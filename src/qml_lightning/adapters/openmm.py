@@ -21,11 +21,6 @@ from .engine import MovingAtoms
 EV = mol / kJ  # kJ/mol in 1 eV
 NANOMETRE = 10.0  # Å
 
-try:
-    from openmmml.mlpotential import MLPotentialImpl, MLPotentialImplFactory
-except ImportError:  # OpenMM without OpenMM-ML: the force alone
-    MLPotentialImpl = MLPotentialImplFactory = object
-
 
 class Computation:
     """Function of a state of OpenMM, as `PythonForce` calls it."""
@@ -61,15 +56,18 @@ def openmm_force(
     return force
 
 
-class QMLLightningFactory(MLPotentialImplFactory):  # type: ignore[misc, valid-type]
+class QMLLightningFactory:
     """Maker of the potential, which OpenMM-ML finds through the entry point `openmmml.potentials`."""
 
-    def createImpl(self, name: str, **arguments: Any) -> QMLLightningPotential:
-        return QMLLightningPotential(name)
+    def createImpl(self, name: str, **arguments: Any) -> Any:
+        # OpenMM-ML loads this module while it is imported itself: so nothing of it is imported above
+        from openmmml.mlpotential import MLPotentialImpl
+
+        return type("QMLLightning", (QMLLightningPotential, MLPotentialImpl), {})(name)
 
 
-class QMLLightningPotential(MLPotentialImpl):  # type: ignore[misc, valid-type]
-    """Potential of OpenMM-ML; its options are `model`, a path or a potential, and `precision`."""
+class QMLLightningPotential:
+    """Forces of the potential of OpenMM-ML; its options are `model`, a path or a potential, and `precision`."""
 
     def __init__(self, name: str) -> None:
         self.name = name

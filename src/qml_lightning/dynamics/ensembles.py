@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
@@ -13,6 +14,7 @@ from ase.md.langevin import Langevin
 from ase.md.verlet import VelocityVerlet
 
 from ..errors import InputError
+from .replicas import BussiOfReplicas, Draws
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -35,7 +37,7 @@ class MDSettings:
     compressibility: float = 0.45  # 1/GPa, about that of water; it only scales pressure_relaxation
     seed: int = 0
 
-    def check(self, atoms: Atoms) -> None:
+    def check(self, atoms: Atoms, replicas: int = 1) -> None:
         """Raise an InputError unless these settings suit the atoms."""
         if self.ensemble not in ENSEMBLES:
             raise InputError(f"The ensemble is one of {', '.join(ENSEMBLES)}, got {self.ensemble!r}.")
@@ -46,6 +48,8 @@ class MDSettings:
             raise InputError(f"Wanted a temperature of 0 K or more and a pressure, got {self.temperature} K.")
         if self.temperature == 0 and self.ensemble != "nve":
             raise InputError("A thermostat needs a temperature above 0 K. Use the ensemble nve.")
+        if self.ensemble == "npt" and replicas > 1:
+            raise InputError("Replicas share one cell, which NPT changes. Use langevin or bussi.")
         if self.ensemble == "npt" and not (atoms.pbc.all() and atoms.cell.rank == 3):
             raise InputError("NPT needs a cell that is periodic in all directions. Use langevin or bussi.")
 
@@ -90,16 +94,20 @@ class CellRescaling(Bussi):  # type: ignore[misc]  # ASE has no types
         atoms.set_momenta(atoms.get_momenta() / scale)
 
 
-def integrator(atoms: Atoms, settings: MDSettings, rng: np.random.Generator) -> Any:
-    """The integrator of ASE for these settings."""
-    step = settings.timestep * units.fs
+def integrator(atoms: Atoms, settings: MDSettings, generators: Sequence[np.random.Generator]) -> Any:
+    """The integrator of ASE for these settings; `generators`: random numbers of each replica."""
+    step, many = settings.timestep * units.fs, len(generators) > 1
+    rng: Any = Draws(generators) if many else generators[0]
     if settings.ensemble == "nve":
         return VelocityVerlet(atoms, step)
     if settings.ensemble == "langevin":
         friction = settings.friction / units.fs
         return Langevin(atoms, step, temperature_K=settings.temperature, friction=friction, fixcm=False, rng=rng)
+    relaxation = settings.relaxation * units.fs
+    if settings.ensemble == "bussi" and many:
+        return BussiOfReplicas(atoms, step, settings.temperature, relaxation, generators)
     if settings.ensemble == "bussi":
-        return Bussi(atoms, step, settings.temperature, settings.relaxation * units.fs, rng=rng)
+        return Bussi(atoms, step, settings.temperature, relaxation, rng=rng)
     return CellRescaling(atoms, settings, rng)
 
 

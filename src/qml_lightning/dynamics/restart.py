@@ -15,7 +15,7 @@ from ..machine.tensors import open_tensors, write_tensors
 if TYPE_CHECKING:
     from ase import Atoms
 
-FORMAT, VERSION = "qml-lightning-dynamics", 1
+FORMAT, VERSION = "qml-lightning-dynamics", 2  # 1: without replicas
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class RestartPoint:
     step: int
     settings: dict[str, Any]  # of the run: another run must not go on from it
     model: str  # checksum of the model file
-    random: dict[str, Any]  # state of the random numbers
-    files: dict[str, int]  # bytes of each text file, and frames of a .traj file, up to this step
+    random: list[dict[str, Any]]  # state of the random numbers of each replica
+    files: list[dict[str, int]]  # of each: bytes of text files, and frames of a .traj file, up to this step
 
     def write(self, path: Path, atoms: Atoms) -> None:
         """Write this state with positions, momenta and cell, atomically."""
@@ -48,7 +48,8 @@ def read_restart(path: Path, atoms: Atoms) -> RestartPoint:
     """The state in a file; `atoms` are moved to where it left them. An InputError if they are other atoms."""
     with open_tensors(path, FORMAT, VERSION, "restart") as (header, file):
         tensors = {name: file.get_tensor(name).numpy() for name in ("positions", "momenta", "cell", "numbers")}
-        point = RestartPoint(*(header[name] for name in ("step", "settings", "model", "random", "files")))
+        random, files = (_each(header[name]) for name in ("random", "files"))
+        point = RestartPoint(header["step"], header["settings"], header["model"], random, files)
         n = len(tensors["numbers"])
         wanted = {"positions": (n, 3), "momenta": (n, 3), "cell": (3, 3)}
         if any(tensors[name].shape != shape for name, shape in wanted.items()):
@@ -61,6 +62,11 @@ def read_restart(path: Path, atoms: Atoms) -> RestartPoint:
     atoms.positions = tensors["positions"]
     atoms.set_momenta(tensors["momenta"])
     return point
+
+
+def _each(value: Any) -> list[Any]:
+    """A value of each replica; version 1 has that of the only one."""
+    return value if isinstance(value, list) else [value]
 
 
 def random_state(rng: np.random.Generator) -> dict[str, Any]:
