@@ -120,7 +120,7 @@ def test_uncertainties_stand_beside_the_errors_where_predictions_have_them(judge
     assert part.count('<td class="number">100%') == 8  # every component is within the largest of its atom
     assert "100% within two" in part
     assert "Sparsification" in part
-    assert "Log-likelihood: " in part
+    assert "log-likelihood of an error" in part
     energies = (prediction.energies - data.labels.energies).abs() / 2
     page = model_page(potential, data, replace(prediction, energy_uncertainty=energies), header_of(potential))
     part = page.partition("Uncertainty against error")[2].partition("</section>")[0]
