@@ -47,8 +47,8 @@ def load(source: Path_ | Sequence[Path_], **options: Unpack[ReadOptions]) -> Dat
     `source`: a path (.npz, or any file that ASE reads), a path with a stored split (`set.npz:train`) or a slice
     (`run.traj@0:100`), or a name of the catalogue (`ethanol`, `rmd17_aspirin:train_01`). A pattern (`run*.xyz`), a
     folder, or a list of all these gives one data set; split and slice then hold for each file.
-    `energy_unit`, `length_unit`: units of a .npz file that neither states them nor is in the catalogue. Extended XYZ and
-    ASE's formats are in eV and Å, unless units are given.
+    `energy_unit`, `length_unit`: units of a .npz file that neither states them nor is in the catalogue. Extended XYZ
+    and ASE's formats are in eV and Å, unless units are given.
     `force_unit`, `stress_unit`: for files that mix units (kbar, GPa; -kbar where compression is positive).
     `energy_key`, `forces_key`, `stress_key`: names of the labels in the file; a label whose key is "" is not read.
     `limit`: number of frames to read from the beginning.
