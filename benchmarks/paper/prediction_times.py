@@ -22,6 +22,7 @@ PAPER: dict[str, dict[str, float]] = PUBLISHED["prediction"]["systems"]
 OURS = "qml-lightning"
 # Most frames that a peer is asked for at once, by how long it takes.
 PEERS = {"kernelforge": 5, "sgdml": 1000, "quippy": 50, "torchani": 1000, "mace": 100}
+TITLES = {"sgdml": "sGDML", "torchani": "TorchANI", "mace": "MACE"}  # peers that the README names
 ONE_MOLECULE = ("kernelforge", "sgdml", "quippy")  # made for one molecule, or too slow for anything else
 SECONDS = 300
 TRAINED = 100  # structures behind the models of sGDML and GAP, which training_times left
@@ -164,8 +165,12 @@ def headline(entries: list[Entry]) -> list[Headline]:
         return []
     here = ", ".join(f"{name} {there[name]['us_per_atom']:.1f}" for name in names)
     paper = ", ".join(f"{PAPER[name]['16384']:g}" for name in names)
-    what = "energies and forces, 16384 features, two cores of this machine: µs per atom"
-    return [Headline(what, here, f"the paper on an RTX 3080: {paper}", timing=True)]
+    peers = {entry[CELL]["program"]: f"{entry['us_per_atom']:.0f}" for entry in entries
+             if entry[CELL]["system"] == names[0] and "us_per_atom" in entry}  # fmt: skip
+    beside = ", ".join(f"{title} {peers[name]}" for name, title in TITLES.items() if name in peers)
+    what = "prediction of energies and forces, 16384 features, FCHL19: µs per atom on two cores"
+    beside = f"{names[0]} on this machine: {beside}; the paper on an RTX 3080: {paper}"
+    return [Headline(what, here, beside, timing=True, first=True)]
 
 
 def compared(entries: list[Entry]) -> list[Comparison]:

@@ -160,8 +160,8 @@ def _ethanol(entry: Entry) -> list[Headline]:
     floor = f"`torch.cos` of as many features {entry['cosine_us_per_atom']:.1f} µs/atom"
     beside = f"the paper with 32768 features {paper}; sGDML {sgdml}"
     return [
-        Headline(f"{what}: MAE", f"{energy:.2f} meV, {force:.2f} meV/Å", beside, first=True),
-        Headline(f"{what}: fit, prediction", speed, floor, timing=True, first=True),
+        Headline(f"{what}: MAE", f"{energy:.2f} meV, {force:.2f} meV/Å", beside),
+        Headline(f"{what}: fit, prediction", speed, floor, timing=True),
     ]
 
 

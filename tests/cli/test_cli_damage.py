@@ -151,8 +151,8 @@ def test_one_flipped_bit_is_told_by_every_command_that_reads_the_file(run):
 
 
 def test_info_tells_whether_there_is_a_checksum(run):
-    assert "sha256, right" in run("info", "m.safetensors")[1]
-    assert "sha256, right" in run("info", "m.eq")[1]
+    assert "sha256, verified" in run("info", "m.safetensors")[1]
+    assert "sha256, verified" in run("info", "m.eq")[1]
     alter(Path("m.safetensors"), lambda header: None, checksum="none")
     code, said = run("info", "m.safetensors")
     assert code == 0

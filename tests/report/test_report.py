@@ -21,6 +21,7 @@ from qml_lightning.api import header_of
 from qml_lightning.cli import main
 from qml_lightning.model.predictor import Prediction
 from qml_lightning.report import model_page as pages
+from qml_lightning.report.card import model_card
 from qml_lightning.report.drawing import curves, ranges
 from qml_lightning.report.figures import draw
 from qml_lightning.report.model_page import model_page
@@ -120,7 +121,7 @@ def test_uncertainties_stand_beside_the_errors_where_predictions_have_them(judge
     assert part.count('<td class="number">100%') == 8  # every component is within the largest of its atom
     assert "100% within two" in part
     assert "Sparsification" in part
-    assert "Log-likelihood: " in part
+    assert "log-likelihood of an error" in part
     energies = (prediction.energies - data.labels.energies).abs() / 2
     page = model_page(potential, data, replace(prediction, energy_uncertainty=energies), header_of(potential))
     part = page.partition("Uncertainty against error")[2].partition("</section>")[0]
@@ -384,3 +385,12 @@ def test_a_button_of_the_worst_structures_shows_one_and_a_tab_shows_forces(repor
     tab.value("document.querySelector('button[data-plot=\"0\"]').click()")
     assert "this point" not in tab.value(SELECTED)
     assert tab.problems == []
+
+
+def test_a_card_names_the_smallest_uncertainties_only_where_they_are_not_zero(judged):
+    def card(noise: float) -> str:
+        about = {"members": 8, "calibrations": {kind: {"noise": noise} for kind in ("energies", "forces")}}
+        return model_card({**header_of(judged[0]), "committee": about})["committee"]
+
+    assert card(0.0) == "8 members, for uncertainties"
+    assert "12 meV per √atom (energies) and 12 meV/Å (forces)" in card(0.0125)

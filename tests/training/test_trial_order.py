@@ -89,3 +89,24 @@ def test_another_width_and_a_shorter_range_need_a_larger_gain():
     page = told(wider, shorter, best, best=best)
     assert "better by 4.5%: may be chance (below 5%)" in page
     assert "better by 10.0%: may be chance (below 12%)" in page
+
+
+def test_in_a_terminal_of_80_columns_no_word_of_the_trials_is_broken():
+    from rich.console import Console
+
+    best = {**trial(30.0, 1e-7, -3.0), "class_spread": 2.0}
+    others = [
+        {**trial(100.0, 1e-7, -3.02), "representation": "density-short", "class_spread": 0.0, "rank": 256},
+        {**trial(10.0, 1e-7, -2.9), "representation": "cosine-series", "class_spread": 0.0},
+    ]
+    choice = {
+        "best": best, "trials": [best, *others], "judges": {"structures": 10, "more_energies": 0}, "least_gain": 0.04,
+    }  # fmt: skip
+    console = Console(width=80)
+    with console.capture() as captured:
+        console.print(*choice_table(choice))
+    lines = captured.get().splitlines()
+    assert len([line for line in lines if "e-07" in line]) == 3  # a line for each trial, with its name
+    assert all(any(name in line for line in lines if "e-07" in line) for name in ("density-short", "cosine-series"))
+    assert "▸ chosen" in captured.get()
+    assert "1) better by 2.0%: may be chance (below 4%)" in captured.get()

@@ -118,15 +118,19 @@ def _show_model(path: Path, header: dict[str, Any], potential: Potential | Exact
     energies = ", ".join(f"{name} {energy:.4f} eV" for name, energy in reference.items())
     with of_file(path):
         found = str(header["provenance"].get("data", {}).get("references", ""))
-        told = [model_facts(path.name, _with_checksum(header), explained)]
-        told += choice_table(header["provenance"].get("choice"))
-    show(*told, facts("Reference energies", {"atoms": energies, "found by": found, "close pairs": _close(potential)}))
+        card = model_facts(path.name, _with_checksum(header), explained)
+        trials = choice_table(header["provenance"].get("choice"))
+    show(
+        card,
+        *trials,
+        facts("Reference energies", {"atoms": energies, "found by": found, "close pairs": _close(potential)}),
+    )
 
 
 def _with_checksum(header: dict[str, Any]) -> dict[str, Any]:
     """The header with what the checksum says, in words. The file was read, so it is right where there is one."""
     none = "none: an older version wrote this file, and damage to its numbers cannot be seen"
-    return {**header, "checksum": f"{header['checksum']}, right" if "checksum" in header else none}
+    return {**header, "checksum": f"{header['checksum']}, verified" if "checksum" in header else none}
 
 
 def _installation(as_json: bool) -> None:

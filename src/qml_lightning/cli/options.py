@@ -35,7 +35,7 @@ Report = Annotated[
     Option("--report", help="Also write a report: a page (.html) or a figure (.png, .pdf).", metavar="FILE"),
 ]
 Repeated = Annotated[bool, Option("--repeated", help="Let structures count twice that are in already.")]
-LabelCheck = Annotated[bool, Option(help="Look whether energies and forces belong together (seconds).")]
+LabelCheck = Annotated[bool, Option(help="Check that forces are the slope of the energies (seconds).")]
 
 # First word of a baseline that is a calculator of ASE.
 CALCULATOR = "calculator "

@@ -36,7 +36,7 @@ The recipe is chosen for the first property unless it is given, as in `train`. `
       --property alpha,gap --intensive gap
   qml-lightning properties qm9:train_pool -m qm9.safetensors \\
       --property alpha,homo,lumo,Cv --intensive homo,lumo \\
-    --train-size 4000 --valid qm9:test
+      --train-size 4000 --valid qm9:test
   qml-lightning properties water.extxyz -m water.safetensors --dipole dipole
 """
 )
@@ -62,7 +62,7 @@ def command(
     ] = None,
     valid: Annotated[
         str | None,
-        Option(help="Structures to tell the errors on: like DATA, or a part to hold out (0.1), or a number (200).",
+        Option(help="Structures for a test after the fit: like DATA, or a part to hold out (0.1), or a number (200).",
                metavar="DATA|PART"),
     ] = None,
     overwrite: Overwrite = False,

@@ -39,7 +39,7 @@ def command(
     reading: DataOptions,
     machine: MachineOptions,
     criterion: Annotated[
-        str, Option(help="What is to be small: variance of the forces of the pool, or determinant of the posterior.")
+        str, Option(help="variance: make the forces of the pool certain; determinant: make the weights certain.")
     ] = "variance",
     overwrite: Overwrite = False,
     as_json: Json = False,

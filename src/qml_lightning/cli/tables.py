@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ModelError
 from ..machine.memory import GIB
-from ..report.card import QUANTITIES, best_trials, chosen_words, data_words, model_card, verdict
+from ..report.card import ARROW, CHOSEN, QUANTITIES, best_trials, chosen_words, data_words, model_card, verdict
 from ..report.card import symbol as symbol
 from .screen import facts, show, show_json, table
 
@@ -51,22 +51,22 @@ def model_facts(title: str, header: dict[str, Any], explained: dict[str, float] 
     return facts(title, model_card(header, explained))
 
 
-def choice_table(choice: dict[str, Any] | None) -> list[Group]:
-    """One table of the trials behind a chosen recipe, each with its best ridge; an empty list if nothing was chosen."""
+def choice_table(choice: dict[str, Any] | None) -> list[Group | str]:
+    """Table of the trials behind a chosen recipe, each with its best ridge, and notes; empty if nothing was chosen."""
     if choice is None:
         return []
     from ..model.metrics import heading, shown
 
     size, judges, kinds = choice["best"]["size"], choice["judges"], choice["best"]["errors"]
+    marks = _marks([verdict(trial, choice) for trial in best_trials(choice).values()])
     rows = [
-        (name, f"{apart:g}", f"{sigma:g}", f"{rank}", f"{weight:g}", f"{trial['ridge']:.1e}",
-         *(shown(QUANTITIES[kind], error) for kind, error in trial["errors"].items()),
-         verdict(trial, choice))
+        (marks[verdict(trial, choice)], name, f"{apart:g}", f"{sigma:g}", f"{rank}", f"{weight:g}",
+         f"{trial['ridge']:.1e}", *(shown(QUANTITIES[kind], error) for kind, error in trial["errors"].items()))
         for (name, rank, apart, sigma, weight), trial in best_trials(choice).items()
     ]  # fmt: skip
     heads = [heading(QUANTITIES[kind]).replace(" (", "\n(") for kind in kinds]
-    columns = ["representation", "bonds\napart", "σ", "rank", "weight", "ridge", *heads, ""]
-    # a screen is narrow: what all trials share is told above
+    columns = ["", "representation", "bonds\napart", "σ", "rank", "weight", "ridge", *heads]
+    # a screen is narrow: what all trials share is told above, and words about a trial below
     shared = ("representation", "bonds\napart", "rank")
     kept = [at for at, name in enumerate(columns) if name not in shared or _varies(rows, at)]
     columns, rows = [columns[at] for at in kept], [tuple(row[at] for at in kept) for row in rows]
@@ -77,7 +77,14 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group]:
         f"Trials with {size['structures']:,} structures and {size['n_features']:,} features: "
         f"MAE on {judges['structures']:,} held-out structures{more}"
     )
-    return [table(title, columns, rows, right=numbers)]
+    notes = [f"  {mark} {words}" for words, mark in marks.items() if words]
+    return [table(title, columns, rows, right=numbers), "\n".join([*notes, ""])]
+
+
+def _marks(words: Sequence[str]) -> dict[str, str]:
+    """A mark for each remark on a trial: an arrow for the chosen one, numbers for the others."""
+    others = [one for one in dict.fromkeys(words) if one not in ("", CHOSEN)]
+    return {"": "", CHOSEN: ARROW, **{one: f"{n})" for n, one in enumerate(others, start=1)}}
 
 
 def _varies(rows: Sequence[Sequence[str]], at: int) -> bool:
@@ -124,7 +131,7 @@ def plan_tables(plan: dict[str, Any]) -> list[Group]:
     }
     rows = [
         (
-            f"{'▸ ' if name == plan['solver'] else ''}{name}",
+            f"{f'{ARROW} ' if name == plan['solver'] else ''}{name}",
             f"{cost['operations']:.1e}",
             f"{cost['memory'] / GIB:.2f}",
             f"{cost['disk'] / GIB:.2f}" if cost["disk"] else "",

@@ -45,13 +45,13 @@ folder, a pattern, or a public set by name (`qml-lightning datasets`); several a
 labels are checked before the work begins.
 
 The width of the kernel, the ridge and the energy weight are chosen from the data by smaller fits, and the rank from the
-environments, unless they are given; the errors to expect are told. --recipe default takes fixed ones.
+environments, unless they are given. The errors to expect are printed. --recipe default uses fixed values.
 
-Frames whose labels contradict all the others are named, with their number in the file, before the fit. If they would
-ruin it, it does not begin: --outliers drop trains without them, --outliers keep on all frames.
+Before the fit, a warning names frames whose labels contradict all other frames. If they would ruin the fit, the command
+stops: --outliers drop trains without them, --outliers keep trains on all frames.
 
-A fit of many minutes keeps a checkpoint beside the model until it ends: if it is stopped, even by the power, give the
-same command again with --resume. --equations keeps what `update` and `merge` need to add structures later.
+A fit of many minutes keeps a checkpoint beside the model until it ends: if it is stopped, even by a power failure,
+give the same command again with --resume. --equations keeps what `update` and `merge` need to add structures later.
 
 [bold]Examples[/bold]
 
@@ -69,7 +69,8 @@ same command again with --resume. --equations keeps what `update` and `merge` ne
   qml-lightning train large.npz -m large.safetensors --resume
   qml-lightning train mine.extxyz -m large.safetensors --features 32768 \\
       --memory 4GiB --scratch /disk
-  torchrun --nproc-per-node 8 -m qml_lightning train mine.extxyz -m mine.safetensors --device cuda
+  torchrun --nproc-per-node 8 -m qml_lightning train mine.extxyz \\
+      -m mine.safetensors --device cuda
 """
 )
 # Structures on which training errors are told when there is no --valid.
@@ -92,7 +93,7 @@ def command(
     valid: Annotated[
         str | None,
         Option(
-            help="Structures to tell the errors on: like DATA, or a part to hold out (0.1), or a number (200).",
+            help="Structures for a test after the fit: like DATA, or a part to hold out (0.1), or a number (200).",
             metavar="DATA|PART",
         ),
     ] = None,
@@ -116,7 +117,7 @@ def command(
             help="Members drawn from the posterior, for uncertainties of predictions: 8, say; 0 for none.", metavar="N"
         ),
     ] = 0,
-    plan: Annotated[bool, Option("--plan", help="Only tell solver and cost of the fit, and the reason.")] = False,
+    plan: Annotated[bool, Option("--plan", help="Only print the solver, the reason, and the cost of the fit.")] = False,
     overwrite: Overwrite = False,
     as_json: Json = False,
     debug: Debug = False,

@@ -44,15 +44,17 @@ class ReadOptions(TypedDict, total=False):
 def load(source: Path_ | Sequence[Path_], **options: Unpack[ReadOptions]) -> Dataset:
     """Structures and labels in eV and Å, from one file or several, or from a public set.
 
-    `source` is a path (.npz, or any file that ASE reads), a path with a stored split (`set.npz:train`) or a slice
+    `source`: a path (.npz, or any file that ASE reads), a path with a stored split (`set.npz:train`) or a slice
     (`run.traj@0:100`), or a name of the catalogue (`ethanol`, `rmd17_aspirin:train_01`). A pattern (`run*.xyz`), a
-    folder, or a list of all these gives one data set; split and slice then hold for each file. Extended XYZ and ASE's
-    formats are in eV and Å, unless units are given. A .npz file must state its units or be in the catalogue; otherwise
-    give `energy_unit`. `force_unit` and `stress_unit` (kbar, GPa; -kbar where compression is positive) are for files
-    that mix units. `limit` keeps only the first frames. A label whose key is given as "" is not read.
-    `columns` are keys of further numbers of each structure, which are kept as they are: properties to learn, say.
-    `baseline` is the key of energies of a cheaper method in the same unit: they are subtracted from the labels, so that
-    the difference is learnt, and kept as `baseline` of the data set, to be added to predictions.
+    folder, or a list of all these gives one data set; split and slice then hold for each file.
+    `energy_unit`, `length_unit`: units of a .npz file that neither states them nor is in the catalogue. Extended XYZ
+    and ASE's formats are in eV and Å, unless units are given.
+    `force_unit`, `stress_unit`: for files that mix units (kbar, GPa; -kbar where compression is positive).
+    `energy_key`, `forces_key`, `stress_key`: names of the labels in the file; a label whose key is "" is not read.
+    `limit`: number of frames to read from the beginning.
+    `columns`: keys of further numbers of each structure, such as properties to learn.
+    `baseline`: key of energies of a cheaper method, in the same unit. They are subtracted from the labels, so that the
+    difference is learnt, and kept as `baseline` of the data set, to be added to predictions.
     """
     given = [source] if isinstance(source, (str, os.PathLike)) else list(source)
     if not given:

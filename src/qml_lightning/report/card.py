@@ -9,6 +9,8 @@ from ..machine.memory import GIB
 
 # Kind of label in the record of a choice → quantity of model/metrics.
 QUANTITIES = {"energies": "energy", "forces": "forces", "stress": "stress"}
+# Mark of what was taken, in tables, and the word for it.
+ARROW, CHOSEN = "▸", "chosen"
 # Files that are named, of data from many.
 PARTS = 4
 
@@ -70,12 +72,14 @@ def _method(recipe: dict[str, Any], ridges: list[dict[str, float]]) -> dict[str,
 
 
 def _committee(about: dict[str, Any] | None) -> str:
-    """Members of a committee, and the least uncertainties that they tell."""
+    """Members of a committee, and the smallest uncertainties that they give, unless these are zero."""
     if about is None:
         return ""
-    noise = {kind: 1000 * one["noise"] for kind, one in about["calibrations"].items()}
-    least = f"{noise['energies']:.2g} meV per √atom and {noise['forces']:.2g} meV/Å"
-    return f"{about['members']} members for uncertainties; those of energies and forces are at least {least}"
+    noise, units = about["calibrations"], {"energies": "meV per √atom", "forces": "meV/Å"}
+    least = [f"{1000 * noise[kind]['noise']:.2g} {unit} ({kind})" for kind, unit in units.items()
+             if noise[kind]["noise"] > 0]  # fmt: skip
+    at_least = f"; the smallest uncertainties are {' and '.join(least)}" if least else ""
+    return f"{about['members']} members, for uncertainties{at_least}"
 
 
 def _predictions(prediction: dict[str, Any] | None) -> str:
@@ -165,7 +169,7 @@ def settings_of(trial: dict[str, Any]) -> tuple[Any, ...]:
 def verdict(trial: dict[str, Any], choice: dict[str, Any]) -> str:
     """`chosen`, or the reason why a trial that is better was not."""
     if trial == choice["best"]:
-        return "chosen"
+        return CHOSEN
     best, least = choice["best"], choice.get("least_gain", 0.0)
     if (gain := best["score"] - trial["score"]) <= 0:
         return ""

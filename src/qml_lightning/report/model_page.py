@@ -13,7 +13,7 @@ import numpy as np
 from ..machine.display import threads_words
 from ..machine.memory import GIB
 from ..model.metrics import WORDS, Metrics, compare, error_lines, heading, shown, with_unit
-from .card import QUANTITIES, best_trials, model_card, seconds_words, settings_of, symbol, verdict
+from .card import ARROW, QUANTITIES, best_trials, model_card, seconds_words, settings_of, symbol, verdict
 from .drawing import curves
 from .learning import learning_part
 from .page import columns, details, facts, page, paragraph, section, static, table, tiles
@@ -194,7 +194,7 @@ def _worst(data: Dataset, errors: Compared, worst: dict[str, list[int]]) -> str:
 
 def _worst_row(data: Dataset, errors: Compared, s: int, values: dict[str, float]) -> str:
     """Row of a table with a button that shows the structure."""
-    group = "" if data.groups is None else f"<td>{html.escape(str(data.groups[s]))}</td>"
+    group = "" if data.groups is None else f"<td class=group>{html.escape(str(data.groups[s]))}</td>"
     name = html.escape(data.name_of(s))
     numbers = "".join(
         f"<td class=number>{shown(quantity, float(value)).replace('-', '−') if np.isfinite(value) else ''}</td>"
@@ -218,9 +218,10 @@ def _choice(choice: dict[str, Any] | None) -> str:
     """Trials behind a chosen recipe, each with its best ridge."""
     if choice is None:
         return ""
-    size, kinds = choice["best"]["size"], list(choice["best"]["errors"])
+    size, kinds, blank = choice["best"]["size"], list(choice["best"]["errors"]), "\u2003"
     rows = [
-        (name, f"{apart:g}", f"{sigma:g}", str(rank), f"{weight:g}", f"{trial['ridge']:.1e}",
+        (f"{ARROW if trial == choice['best'] else blank} {name}", f"{apart:g}", f"{sigma:g}", str(rank),
+         f"{weight:g}", f"{trial['ridge']:.1e}",
          *(shown(QUANTITIES[kind], trial["errors"][kind]) for kind in kinds), verdict(trial, choice))
         for (name, rank, apart, sigma, weight), trial in best_trials(choice).items()
     ]  # fmt: skip

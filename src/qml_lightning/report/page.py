@@ -24,7 +24,7 @@ def page(title: str, body: Sequence[str], scripts: Sequence[str] = ()) -> str:
         f"<style>{static('page.css')}</style></head><body>\n"
         + "\n".join(body)
         + f"\n<footer>Made by QML-Lightning {html.escape(version('qml-lightning'))}. Energies in eV, lengths in Å, "
-        f"unless another unit is told.</footer>\n{ends}</body></html>\n"
+        f"unless another unit is given.</footer>\n{ends}</body></html>\n"
     )
 
 

@@ -104,8 +104,8 @@ def _against(quantity: str, things: str, wrong: np.ndarray, told: np.ndarray) ->
     unit, title = UNITS[quantity], {"forces": "Forces", "energy_per_atom": "Energies"}[quantity]
     drawn = curves(
         {"": (np.array(deviations), np.array(errors))}, f"predicted ({unit})", f"{WORDS[quantity]} RMSE ({unit})",
-        caption=f"{things.capitalize()} in bins by their predicted standard deviation. On the dashed line, it is the "
-        "error.",
+        caption=f"{things.capitalize()} in bins by their predicted standard deviation. On the dashed line, predicted "
+        "and actual errors are equal.",
         identity=True,
     )  # fmt: skip
     heads = (things, f"predicted ({unit})", f"RMSE ({unit})", "errors within")
@@ -120,13 +120,14 @@ def _judged(things: str, wrong: np.ndarray, told: np.ndarray) -> tuple[str, str]
         return "", ""
     found, kept = calibrated_with(wrong, told), np.arange(1, 1 + len(told)) / len(told)
     shown_at = np.unique(np.linspace(len(told) // 20, len(told) - 1, 20).astype(int))
-    gain = f"{found.likelihood_gain:+.2f}".replace("-", "−")
+    gain = f"{abs(found.likelihood_gain):.2f} {'higher' if found.likelihood_gain >= 0 else 'lower'}"
     names = ("by predicted uncertainty", "by error: the best ranking")
     lines = zip(names, sparsified(np.linalg.norm(wrong, axis=1), told), strict=True)
     text = (
-        f"{found.within_1:.0%} of the errors lie within one standard deviation and {found.within_2:.0%} within two; of "
-        f"normal errors 68% and 95% would. Miscalibration: {100 * found.miscalibration:.1f} points. Log-likelihood: "
-        f"{gain} for each error beside one deviation for all."
+        f"{found.within_1:.0%} of the errors lie within one predicted standard deviation and {found.within_2:.0%} "
+        "within two; in a normal distribution it would be 68% and 95%. Over all intervals, coverage is off by "
+        f"{100 * found.miscalibration:.1f} percentage points on average (miscalibration). "
+        f"The log-likelihood of an error is {gain} than with the same standard deviation for all."
     )
     drawn = curves(
         {name: (kept[shown_at], line[shown_at]) for name, line in lines},
