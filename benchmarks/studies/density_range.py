@@ -13,17 +13,10 @@ from ..harness.models import ENERGY, FORCE, fitted, load, mae, rmd17_files, with
 from ..harness.tables import table
 
 N_TRAIN, N_VALID, N_FEATURES = 800, 200, 16384
-RANGES = {
-    "5 Å": SHORT_DENSITY,
-    "6 Å": recipes.DEFAULT.representation,
-    "7 Å": recipes.DEFAULT.representation.within(7.0),
-}
+RANGES = {"5 Å": SHORT_DENSITY, "6 Å": recipes.DEFAULT.representation}
 USUAL, WIDE = (48, 256), (96, 512)  # channels and axes
 # Range, form, and how far bonding classes are set apart.
-ASPIRIN = (
-    ("5 Å", USUAL, 0.0), ("5 Å", USUAL, 2.0), ("5 Å", (96, 256), 2.0), ("5 Å", (48, 512), 2.0), ("5 Å", WIDE, 2.0),
-    ("6 Å", USUAL, 0.0), ("6 Å", USUAL, 2.0), ("6 Å", WIDE, 2.0), ("7 Å", WIDE, 2.0),
-)  # fmt: skip
+ASPIRIN = tuple((range_, *one) for range_ in RANGES for one in ((USUAL, 0.0), (USUAL, 2.0), (WIDE, 2.0)))
 OTHERS = (("6 Å", USUAL, 0.0), ("6 Å", USUAL, 2.0))
 
 
