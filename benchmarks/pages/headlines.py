@@ -31,7 +31,7 @@ def others(page: Path) -> str:
 def _table(page: Path, wanted: Callable[[Headline], bool]) -> str:
     """A table of the wanted headlines, with links from `page`, and the machines that they were measured on."""
     rows, machines = [], {}
-    for benchmark in sorted(BENCHMARKS, key=lambda benchmark: benchmark.name):
+    for benchmark in BENCHMARKS:
         told = [row for row in headlines(benchmark) if wanted(row)]
         file = RESULTS / f"{benchmark.name}.json"
         rows += [(row.timing, [row.what, link(page, file, f"**{row.here}**"), row.beside]) for row in told]
