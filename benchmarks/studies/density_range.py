@@ -57,6 +57,6 @@ DENSITY_RANGE = Benchmark(
     "density_range",
     "Range of the density with many structures and features",
     f"rMD17, {N_TRAIN} structures of train_01 learnt, {N_VALID} others of it predicted: no test set is looked at. "
-    f"{N_FEATURES} features, the ridge chosen from the data, own weights for each element as the plan of the fit has it.",
+    f"{N_FEATURES} features, the ridge chosen from the data, own weights for each element by the plan of the fit.",
     cells, measure, tables, needs=rmd17_files("aspirin", "ethanol"),
 )  # fmt: skip
