@@ -464,7 +464,7 @@ def test_help_fits_in_80_columns_and_asks_for_no_value_of_a_flag():
     lines = done.stdout.splitlines()
     assert max(map(len, lines)) <= 80
     assert any("--[no-]repulsion " in line and "Let atoms repel each other" in line for line in lines)
-    assert any(re.search(r"--plan +Only tell", line) for line in lines)
+    assert any(re.search(r"--plan +Only print", line) for line in lines)
     assert any("--features INT " in line for line in lines)
 
 

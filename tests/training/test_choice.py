@@ -174,11 +174,14 @@ def test_the_same_seed_chooses_the_same(ethanol, chosen):
     assert again.evidence | {"seconds": 0} == chosen.evidence | {"seconds": 0}
 
 
-@pytest.mark.parametrize(("more", "short"), [(1.0, False), (-1.0, True)])
-def test_a_short_range_is_chosen_if_it_is_better_by_enough(ethanol, monkeypatch, more, short):
+@pytest.mark.parametrize(("more", "short"), [(10.0, False), (-10.0, True)])
+def test_a_short_range_is_chosen_if_it_is_better_by_enough_for_each_doubling(ethanol, monkeypatch, more, short):
     monkeypatch.setattr(rules, "MORE_FOR_SHORT_RANGE", more)
-    start = Automatic(replace(DEFAULT, features=replace(DEFAULT.features, n_features=256)), ("representation", "ridge"))
-    assert (choose(problem_of(ethanol), start).recipe.representation in SHORT_RANGE) == short
+    start = Automatic(replace(DEFAULT, features=replace(DEFAULT.features, n_features=1024)), ("representation", "ridge"))
+    problem = problem_of(ethanol)
+    found, growth = choose(problem, start), plan_trials(problem, start.start, Memory()).growth
+    assert (found.recipe.representation in SHORT_RANGE) == short
+    assert found.evidence["more_for"]["density-short"] == pytest.approx(more * math.log2(growth))
 
 
 @pytest.mark.parametrize("name", CHOOSABLE[1:])
