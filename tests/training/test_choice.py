@@ -177,8 +177,8 @@ def test_the_same_seed_chooses_the_same(ethanol, chosen):
 @pytest.mark.parametrize(("more", "short"), [(10.0, False), (-10.0, True)])
 def test_a_short_range_is_chosen_if_it_is_better_by_enough_for_each_doubling(ethanol, monkeypatch, more, short):
     monkeypatch.setattr(rules, "MORE_FOR_SHORT_RANGE", more)
-    start = Automatic(replace(DEFAULT, features=replace(DEFAULT.features, n_features=1024)), ("representation", "ridge"))
-    problem = problem_of(ethanol)
+    recipe = replace(DEFAULT, features=replace(DEFAULT.features, n_features=1024))
+    problem, start = problem_of(ethanol), Automatic(recipe, ("representation", "ridge"))
     found, growth = choose(problem, start), plan_trials(problem, start.start, Memory()).growth
     assert (found.recipe.representation in SHORT_RANGE) == short
     assert found.evidence["more_for"]["density-short"] == pytest.approx(more * math.log2(growth))
