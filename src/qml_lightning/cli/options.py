@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 from typer import Option
 
 from ..errors import InputError
+from ..machine.files import check_output
 from ..machine.memory import bytes_from
 from .screen import warnings_shown
 
@@ -119,6 +120,15 @@ class DataOptions:
                 baseline=self.baseline,
                 data_folder=self.data_folder,
             )
+
+    def refuse_as_output(self, data: Sequence[str], *outputs: Path | None) -> None:
+        """Raise an InputError if one of these files to write holds some of the data: labels would be lost."""
+        from ..datasets.several import files_of
+
+        inputs = files_of(data)
+        for output in outputs:
+            if output is not None:
+                check_output(output, overwrite=True, inputs=inputs)
 
     def suited_to(self, model: Model) -> DataOptions:
         """These options with the baseline of a model, unless another is given."""

@@ -50,7 +50,8 @@ def command(
     from ..study.selection import select
     from ..training.equations_file import load_equations
 
-    check_output(output, overwrite)
+    check_output(output, overwrite, [equations])
+    reading.refuse_as_output([pool], output)
     if writers.check_ending(output) != ".extxyz":
         raise InputError(f"{output.name}: structures without labels are written as .extxyz or .xyz.")
     device = machine.prepare()

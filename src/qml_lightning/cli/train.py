@@ -25,7 +25,7 @@ from .options import (
     spread,
 )
 from .overlap import repeats_note, shared_note
-from .portions import check_labels, evaluate_all, held_part, parts_of, refuse_useless, resumable
+from .portions import check_labels, evaluate_all, held_part, named_data, parts_of, refuse_useless, resumable
 from .recipe_options import RecipeOptions
 from .screen import note, notes, panel, progress, show, show_json, teaching, warnings_shown
 from .tables import choice_table, error_table, metrics_as_json, model_facts, show_plan, symbol
@@ -131,6 +131,8 @@ def command(
     rank = own_rank()  # of several processes only the first writes and speaks
     if rank == 0:
         check_output(model, overwrite)
+        read = [*data, *named_data(valid)]
+        reading.refuse_as_output(read, model, keep.equations, keep.checkpoint, report)
         if config is not None:
             check_output(path_beside(model), overwrite or path_beside(model).resolve() == config.resolve())
     if report is not None and rank == 0:

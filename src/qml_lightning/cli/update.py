@@ -105,8 +105,9 @@ def command(
 ) -> None:
     data = data or None  # typer gives an empty list
     target = output or model
-    check_output(target, overwrite or output is None)
+    check_output(target, overwrite or output is None, [equations])
     if data is not None:
+        reading.refuse_as_output(data, target, equations)
         check_output(equations, overwrite=equations.exists())
         sweep_up_together([equations, target])
     device = machine.prepare()
