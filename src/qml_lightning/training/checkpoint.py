@@ -193,7 +193,8 @@ class Restart(Checkpoint):
             why = _iteration_difference(header, identity)
             base, residual, left = (file.get_tensor(name).to(device) for name in VECTORS)
             best = file.get_tensor("best").to(device) if "best" in file.keys() else None  # noqa: SIM118
-            windows = {name: file.get_tensor(name).to(device) for name in WINDOWS}
+            kept = [name for name in WINDOWS if name in file.keys()]  # noqa: SIM118
+            windows = {name: file.get_tensor(name).to(device) for name in kept}
             history = [Iteration(**step) for step in header["history"]]
         if why:
             raise self._refused(why)
@@ -204,6 +205,8 @@ class Restart(Checkpoint):
             room[:, : rows.shape[1]] = rows[:, : room.shape[1]]
         state.base, state.left, state.best = base, left, best
         state.steps, state.number, state.history = k, header["number"], history
+        if "directions" not in windows:  # a file of an older version: its weights serve, another ridge needs directions
+            state.begin_window()
         return state
 
 
