@@ -161,10 +161,10 @@ class KeepOptions:
         """The model whose basis is to be used, if one is named."""
         return None if self.basis is None else load_features(self.basis)
 
-    def options(self, model: Path, overwrite: bool, *, exact: bool) -> dict[str, Any]:
+    def options(self, model: Path | None, overwrite: bool, *, exact: bool) -> dict[str, Any]:
         """Options of `fit`. Checkpoints go beside the model by default; explicit kernels have none."""
         checkpoint = self.checkpoint
-        if checkpoint is None and (self.resume or not exact):
+        if checkpoint is None and model is not None and (self.resume or not exact):
             checkpoint = model.with_name(model.name + ".checkpoint")
         return {
             "equations": self.equations,

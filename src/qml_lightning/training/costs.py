@@ -11,9 +11,11 @@ from dataclasses import dataclass
 import torch
 
 from ..atoms.neighbours import pairs_within
+from ..linear.disk.solve import least_memory
 from ..linear.krylov import WINDOW
 from ..linear.normal_equations import BUFFER_BYTES
 from ..machine.compute import Compute
+from ..machine.memory import Memory
 from ..model.recipe import Recipe
 from .problem import VOIGT, Problem
 from .rows import BATCH_NUMBERS
@@ -46,6 +48,19 @@ def direct_operations(n_rows: int, n_weights: int) -> float:
     """Operations of a direct solution: Gram matrix (or products of the rows) and Cholesky factorisation."""
     smaller = min(n_rows, n_weights)
     return float(n_rows) * n_weights * smaller + smaller**3 / 3
+
+
+def disk_room(memory: Memory) -> int:
+    """Bytes that a fit on disk may take: all within a limit; else three quarters, as the rest caches the disk."""
+    return memory.left if memory.limit is not None else memory.left * 3 // 4
+
+
+def disk_memory(problem: Problem, n_weights: int, memory: Memory) -> int:
+    """Least bytes that must be free for a fit on disk, with the smallest tiles and batches."""
+    tiles = least_memory(problem.n_rows, n_weights)
+    # a batch takes an eighth of the room, or as much as the largest structure needs (`batch_numbers`)
+    room = max(-(-8 * tiles // 7), tiles + BYTES_IN_FLIGHT * _least_batch(n_weights, problem))
+    return room if memory.limit is not None else -(-4 * room // 3)
 
 
 def disk_bytes(n_rows: int, n_weights: int) -> int:
@@ -92,8 +107,12 @@ def pairs_of_a_structure(problem: Problem, recipe: Recipe) -> float:
 
 def batch_numbers(n_weights: int, problem: Problem, free: int) -> int:
     """Numbers of a batch of rows that fit in an eighth of `free` bytes, but enough for the largest structure."""
-    largest = 3 * int(problem.structures.counts.max()) + 7  # its rows: forces, energy, virial
-    return min(BATCH_NUMBERS, max(free // 8 // BYTES_IN_FLIGHT, largest * n_weights))
+    return min(BATCH_NUMBERS, max(free // 8 // BYTES_IN_FLIGHT, _least_batch(n_weights, problem)))
+
+
+def _least_batch(n_weights: int, problem: Problem) -> int:
+    """Numbers of the rows of the largest structure: forces, energy, virial."""
+    return (3 * int(problem.structures.counts.max()) + 7) * n_weights
 
 
 def representation_operations(vectors: float) -> float:

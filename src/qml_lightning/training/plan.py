@@ -20,6 +20,7 @@ from .costs import (
     direct_memory,
     direct_operations,
     disk_bytes,
+    disk_memory,
     iteration_memory,
     iteration_operations,
 )
@@ -51,7 +52,7 @@ class Cost:
     """Cost of a solver."""
 
     operations: float  # multiply-adds of a matrix product, or work that takes as long
-    memory: int  # bytes, for each machine
+    memory: int  # bytes, for each machine; with equations on disk the least
     disk: int = 0  # bytes
 
 
@@ -167,7 +168,7 @@ def _costs(problem: Problem, recipe: Recipe, compute: Compute, n_weights: int) -
     operations = direct_operations(n_rows, n_weights)
     return {
         "direct": Cost(operations, direct_memory(rows, n_weights, processes) + in_flight),
-        "disk": Cost(operations, compute.memory.left, disk_bytes(n_rows, n_weights)),
+        "disk": Cost(operations, disk_memory(problem, n_weights, compute.memory), disk_bytes(n_rows, n_weights)),
         "iterative": Cost(iteration_operations(problem, recipe), iteration_memory(problem, recipe)),
     }
 
