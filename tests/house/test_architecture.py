@@ -89,12 +89,38 @@ def imported_modules(path: Path) -> Iterator[tuple[str, bool]]:
     late += [node for node in ast.walk(tree) if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"]
     inside = {id(node) for one in late for node in ast.walk(one)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and node.level:
-            base = (*package[: len(package) - node.level + 1], *(node.module or "").split("."))
-            name = ".".join(part for part in base if part)
-            names = [f"{name}.{alias.name}".lstrip(".") for alias in node.names]
-            for one in {found if found in ORDER else name for found in names}:
-                yield one, id(node) in inside
+        for one in _modules_of(node, package):
+            yield one, id(node) in inside
+
+
+def _modules_of(node: ast.AST, package: tuple[str, ...]) -> set[str]:
+    """Modules of this package that an import names, relative or absolute; "" is the package itself."""
+    if isinstance(node, ast.Import):
+        names = [alias.name.partition(".") for alias in node.names]
+        return {rest for first, _, rest in names if first == PACKAGE.name}
+    if not isinstance(node, ast.ImportFrom):
+        return set()
+    if node.level:
+        base = [*package[: len(package) - node.level + 1], *(node.module or "").split(".")]
+    elif (node.module or "").split(".")[0] == PACKAGE.name:
+        base = (node.module or "").split(".")[1:]
+    else:
+        return set()
+    name = ".".join(part for part in base if part)
+    names = [f"{name}.{alias.name}".lstrip(".") for alias in node.names]
+    return {found if found in ORDER else name for found in names}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["from ..model import file", "from ..model.file import load", "import qml_lightning.model.file",
+     "from qml_lightning.model import file", "from qml_lightning.model.file import load"],
+)  # fmt: skip
+def test_an_import_is_seen_in_every_form(text, tmp_path):
+    (node,) = ast.parse(text).body
+    assert _modules_of(node, ("training",)) == {"model.file"}
+    assert _modules_of(ast.parse("import qml_lightning").body[0], ()) == {""}
+    assert _modules_of(ast.parse("import torch, qml_other.model").body[0], ()) == set()
 
 
 def test_every_module_has_its_place_in_the_house():
