@@ -45,6 +45,7 @@ from qml_lightning.model.representations.density import SHORT_DENSITY
 from qml_lightning.study.calibration import calibrated_with
 from qml_lightning.study.infrared import infrared
 from qml_lightning.study.selection import select
+from qml_lightning.training.choice.rules import refinement
 from qml_lightning.training.environments import environments
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
@@ -237,7 +238,7 @@ def begin_iteration(data: Dataset, recipe: Recipe) -> Iterative:
 
 def iterate(work: Iterative, ridge: float, least: float | None = None) -> Solution:
     """Solution with this ridge; with others compared to it, not below `least`, if that is given."""
-    return work.solve(Ridge(ridge, least))
+    return work.solve(Ridge(ridge, refinement(least)))
 
 
 # ---- bases and potentials --------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ linear: robust compensated normal_equations cholesky ridge solution direct left_
 model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
   baseline crowding gaps repulsion basis portions surroundings committee provenance predictor properties potential
   compression module file property_file metrics
-training: problem environments rows row_operator costs chosen equations equations_file keep plan choice.rules
+training: choice.rules problem environments rows row_operator costs chosen equations equations_file keep plan
   choice.order choice.trials choice.budget choice.search choice screening.rows screening.judgement screening.search
   screening.decision screening checkpoint shared_gather uncertainty solvers.task solvers.direct solvers.disk
   solvers.iterative solvers fit properties

@@ -110,7 +110,7 @@ def test_the_iteration_is_taken_with_a_limit_of_memory_too_if_it_fits(problem):
 
 
 def test_a_cheaper_iteration_says_how_much_it_saves(problem, monkeypatch):
-    monkeypatch.setattr("qml_lightning.training.plan.SAVES", 0.0)
+    monkeypatch.setattr("qml_lightning.training.choice.rules.SAVES", 0.0)
     plan = plan_fit(problem, with_solver(), machine())
     assert plan.reason.endswith("times fewer operations than the direct solver")
     assert plan_fit(problem, with_solver("direct"), machine()).solver == "direct"
@@ -129,7 +129,7 @@ def test_a_cheaper_iteration_says_how_much_it_saves(problem, monkeypatch):
 def test_a_solver_that_cannot_do_what_is_wanted_is_not_planned(problem, wish, compute, keep, settings, monkeypatch):
     with pytest.raises(InputError, match=f"The iterative solver and {wish} exclude each other, as "):
         plan_fit(problem, with_solver("iterative", **settings), compute, keep)
-    monkeypatch.setattr("qml_lightning.training.plan.SAVES", 0.0)
+    monkeypatch.setattr("qml_lightning.training.choice.rules.SAVES", 0.0)
     plan = plan_fit(problem, with_solver(**settings), compute, keep)
     assert plan.solver == "direct"
     assert wish in plan.excluded["iterative"]

@@ -62,6 +62,7 @@ class State:
     number: int = 0  # of steps with this ridge
     history: list[Iteration] = field(default_factory=list)  # with all ridges
     best: Tensor | None = None  # (columns,) weights of the best ridge before this one, where there is one
+    worth: float = 0.0  # relative gain by which another ridge must be better than the first
 
     @classmethod
     def start(cls, ridge: float, targets: Tensor, n_columns: int, window: int = WINDOW) -> State:
@@ -154,7 +155,7 @@ class State:
     @property
     def best_ridge(self) -> float:
         """Ridge with the best error on held-out rows; the present one where there are no held-out rows."""
-        return best_of(self.compared) if self.compared else self.ridge
+        return best_of(self.compared, self.worth) if self.compared else self.ridge
 
     @property
     def of_best(self) -> Tensor:

@@ -14,6 +14,7 @@ from ..linear.compensated import accumulation_and_reason
 from ..machine.compute import Compute
 from ..machine.memory import GIB, short_of_memory
 from ..model.recipe import Automatic, Recipe
+from .choice import rules
 from .costs import (
     BYTES_IN_FLIGHT,
     batch_limit,
@@ -29,10 +30,6 @@ from .problem import Problem
 from .row_operator import summation
 
 SolverName = Literal["direct", "disk", "iterative"]
-
-# The iteration is taken if it saves this factor of the operations: their number is known only roughly. Ethanol with
-# 16384 features: a factor of 1.9, and 52 instead of 81 s.
-SAVES = 1.5
 
 # What a solver cannot honour, and the reason. Every other combination works; docs/scaling.md shows it.
 EXCLUDES: dict[tuple[SolverName, str], str] = {
@@ -141,7 +138,8 @@ def _plan_of(problem: Problem, recipe: Recipe, compute: Compute | None, keep: Ke
             raise short_of_memory(needed, free, "The iterative solver", "Use fewer structures, or a higher limit.")
         return planned("iterative", "the recipe asks for it")
     saved = costs["direct"].operations / costs["iterative"].operations
-    if method == "automatic" and "iterative" not in excluded and saved > SAVES and costs["iterative"].memory <= free:
+    possible = "iterative" not in excluded and costs["iterative"].memory <= free
+    if method == "automatic" and possible and saved > rules.SAVES:
         return planned("iterative", f"it takes {saved:.1f} times fewer operations than the direct solver")
     if costs["direct"].memory <= free:
         return planned("direct", f"its equations fit in {memory}")

@@ -28,12 +28,9 @@ from ..model.recipe import Automatic, Recipe
 from .choice.rules import MOST_LEFT_OUT_ROWS
 from .choice.search import choose
 from .chosen import Chosen
-from .costs import equations_memory
+from .costs import decomposition_memory
 from .problem import Problem
 from .rows import ROWS_OF_STRUCTURE, write_rows
-
-# A decomposition works in a copy of the matrix and two more, and gives vectors.
-MATRICES = 5
 
 
 @dataclass(frozen=True)
@@ -262,10 +259,8 @@ def _sample(basis: ReadyBasis, problem: PropertyProblem, recipe: Recipe, kind: s
 
 def _require_memory(problem: PropertyProblem, recipe: Recipe, compute: Compute) -> None:
     n_weights = recipe.features.n_weights(len(problem.elements))
-    rows = problem.rows
-    n = min(max(rows.values()), n_weights)
     compute.memory.require(
-        sum(equations_memory(one, n_weights) for one in rows.values()) + 8 * MATRICES * n**2,
+        decomposition_memory(list(problem.rows.values()), n_weights),
         f"Equations of {n_weights} weights with their decomposition",
         f"Use fewer features (now {recipe.features.n_features}) or structures.",
     )

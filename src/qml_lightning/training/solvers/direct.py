@@ -28,7 +28,7 @@ from ...model.recipe import Recipe
 from ...model.repulsion import Repulsion
 from ..checkpoint import CheckpointWarning, EquationsCheckpoint
 from ..choice.rules import FEWEST_LEFT_OUT_STRUCTURES, LEFT_OUT_PART, MOST_LEFT_OUT_ROWS
-from ..costs import batch_limit, direct_memory
+from ..costs import batch_limit, direct_memory, sweep_memory
 from ..equations import Equations, empty, gather
 from ..equations_file import save_equations
 from ..problem import Learn, Problem
@@ -160,7 +160,7 @@ def solved(
     `committee`: that of an earlier solution, to be drawn anew; the equations are then used up.
     """
     recipe = equations.recipe if recipe is None else recipe
-    ridge = Ridge(recipe.ridge, equations.chosen.ridge.least) if ridge is None else ridge
+    ridge = Ridge(recipe.ridge, equations.chosen.ridge.refinement) if ridge is None else ridge
     options = {"use_up": False, **options}
     if committee is None:
         return _potential(equations, recipe, solve_equations(equations, recipe, ridge, **options))
@@ -231,9 +231,8 @@ def sweep(
     base = equations.recipe if recipe is None else recipe
     baseline = equations.baseline(reference_energies)
     n = min(equations.n_weights, sum(equations.rows.values()))
-    # the eigendecomposition works in a copy and two more, and gives vectors
     Compute().memory.require(
-        8 * n**2 * (5 if len(ridges) >= EIGEN_FROM else 1),
+        sweep_memory(n, len(ridges)),
         f"A sweep over {len(ridges)} ridges with {n} weights",
         f"Use fewer than {EIGEN_FROM} ridges at a time, or fewer features.",
     )
