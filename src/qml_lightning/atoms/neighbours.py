@@ -241,7 +241,7 @@ def _vectors(structures: Structures, here: Structures, centre: Tensor, neighbour
 
 
 def _meeting(squared: Tensor) -> Tensor:
-    """Marks of pairs that stand on one spot."""
+    """Mask of pairs whose two atoms are at the same place."""
     return squared < SHORTEST_DISTANCE**2
 
 

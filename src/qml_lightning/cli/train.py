@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
 from ..errors import InputError
 from ..machine.files import check_output, write_or_rescue
 from .config import Config, path_beside, write_config
 from .options import (
-    DATA_HELP,
+    Data,
     DataOptions,
     Debug,
     Json,
@@ -86,7 +86,7 @@ SHOWN = 500
 @spread
 def command(
     context: typer.Context,
-    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    data: Data,
     recipe: RecipeOptions,
     reading: DataOptions,
     keep: KeepOptions,

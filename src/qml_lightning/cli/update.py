@@ -19,6 +19,7 @@ from .options import (
     Json,
     LabelCheck,
     MachineOptions,
+    ModelFile,
     Overwrite,
     Repeated,
     load_features,
@@ -93,9 +94,9 @@ class _Change:
         return known if len(known) == len(equations.structures) else None
 
     def _repulsion(self, equations: Equations) -> Repulsion | None:
-        """Repulsion that leaves alone new structures and all in the equations, which `merge` may have added.
+        """Repulsion that does not act on new structures or on those in the equations, which `merge` may have added.
 
-        Structures that are taken out are still left alone.
+        It does not act on structures that are taken out, either.
         """
         repulsion = self.earlier.repulsion
         if repulsion is None:
@@ -129,7 +130,7 @@ def _equations_of(model: Path, earlier: Potential, path: Path, device: torch.dev
 
 @spread
 def command(
-    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
+    model: ModelFile,
     equations: Annotated[Path, Option(help="The equations of the model.", metavar="FILE")],
     reading: DataOptions,
     machine: MachineOptions,

@@ -104,7 +104,7 @@ def _require_memory(structures: Structures, plans: Sequence[RowPlan], size: int,
 
 
 def _contracted(groups: Sequence[Group], solution: Tensor, values: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Weight (atoms,) and direction (atoms, columns) of each training environment; None as directions without tangents.
+    """Weight (atoms,) and direction (atoms, columns) of each training environment; no directions without tangents.
 
     The direction is the sum of the tangents of the environment times the solution: prediction then needs no tangents
     of the training set and no second derivative.

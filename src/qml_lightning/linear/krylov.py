@@ -90,11 +90,13 @@ class State:
         return float(self.left.norm())
 
     def with_ridge(self, ridge: float, targets: Tensor) -> State:
-        """State for another ridge in the same memory, with the best weights that the same directions give.
+        """State for another ridge, with the best weights that the directions found so far can give.
 
-        The products with a direction are known for every ridge, and only their orthogonal basis is made anew. It takes
-        about as long as one step. Directions of earlier windows are gone: then another ridge hardly wins. Further steps
-        need a new window: beside the directions of another ridge their coefficients would grow without bound.
+        It overwrites the memory of this state. Z Zᵀ times each direction is known, hence also (Z Zᵀ + ridge) times it,
+        for every ridge: only the orthogonal basis of these products is computed again, which takes about as long as one
+        step. Directions of earlier windows are lost; without them another ridge is rarely found better. Call
+        `begin_window` before further steps: mixed with directions of another ridge, their coefficients would grow
+        without bound.
         """
         other = replace(
             self, ridge=ridge, base=torch.zeros_like(self.base), residual=targets, left=targets,

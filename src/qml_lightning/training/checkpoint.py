@@ -94,7 +94,7 @@ class EquationsCheckpoint(Checkpoint):
         return read_equations_basis(self.path) if self.found else None
 
     def after(self, equations: Equations, done: int, of: int) -> None:
-        """Write a checkpoint if it is time, and if nearly all rows are in the matrices."""
+        """Write a checkpoint if it is time, and if no rows of the largest kind wait for their product."""
         longest = max(equations.grams, key=lambda part: part.n, default=None)
         if not self.due or (longest is not None and longest.waiting.n and done < of):
             return
