@@ -21,7 +21,8 @@ from qml_lightning.training.choice.rules import refinement
 from qml_lightning.training.chosen import Chosen
 from qml_lightning.training.equations import extended, merged
 from qml_lightning.training.equations_file import load_equations, read_equations_header, save_equations
-from qml_lightning.training.solvers.direct import solved, sweep
+from qml_lightning.training.solvers.direct import solved
+from qml_lightning.training.sweep import sweep
 from small_models import crystals, labelled, molecules, recipe
 from structures_for_tests import rattled
 

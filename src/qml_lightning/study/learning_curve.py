@@ -22,7 +22,8 @@ from ..model.recipe import DEFAULT, Recipe
 from ..training.costs import matrix_memory
 from ..training.equations import Equations, extended
 from ..training.problem import Learn, chosen_labels
-from ..training.solvers.direct import equations_of, solved
+from ..training.solvers.direct import solved
+from ..training.sweep import equations_of
 from .trends import Entry, LearningCurve
 
 # Number of sizes by default: each is half of the next.

@@ -29,7 +29,8 @@ from ..model.recipe_file import with_fields
 from ..training.costs import repeated_memory
 from ..training.equations import Equations
 from ..training.problem import Learn, chosen_labels, fingerprints
-from ..training.solvers.direct import equations_of, solved
+from ..training.solvers.direct import solved
+from ..training.sweep import equations_of
 
 FORMAT = "qml-lightning-tune"
 KINDS = ("energy", "forces", "stress")
