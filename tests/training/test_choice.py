@@ -321,9 +321,9 @@ def test_a_ridge_that_was_chosen_is_left_for_one_with_which_structures_are_met_b
 def test_a_chosen_ridge_that_is_lost_in_rounding_is_told_in_the_dual_form_too(monkeypatch):
     data, start = molecules(40), recipe(n_features=2048, ridge=1e-30)
     twice = data.select(torch.arange(40).repeat(2))  # a matrix that is singular
+    monkeypatch.setattr("qml_lightning.training.choice.rules.LARGER", (1e24,))
     choice = Chosen(start, Ridge(start.ridge, refinement(0.0)), {})
     monkeypatch.setattr("qml_lightning.training.fit.choose", lambda *_, **__: choice)
-    monkeypatch.setattr("qml_lightning.training.choice.rules.LARGER", (1e24,))
     with pytest.warns(UserWarning, match="lost in rounding"):
         assert fit(twice, Automatic(start, ("ridge",))).recipe.ridge > 1e-9
 
