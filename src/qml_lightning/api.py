@@ -26,7 +26,7 @@ from .machine.tensors import open_tensors
 from .model import file as features_file
 from .model import property_file
 from .model.basis import Basis
-from .model.compression import with_crowding
+from .model.crowding_fit import with_crowding
 from .model.metrics import Metrics
 from .model.metrics import evaluate as evaluate_dataset
 from .model.potential import Model, Potential
@@ -35,7 +35,7 @@ from .model.properties import Kind, PropertyModel
 from .model.recipe import AUTOMATIC, Automatic, Recipe, RecipeChanges, changed
 from .model.repulsion import Repulsion
 from .training.fit import fit as fit_features
-from .training.keep import SECONDS, Keep
+from .training.outputs import SECONDS, Keep
 from .training.plan import Plan, plan_fit, refuse_impossible
 from .training.problem import Learn, Problem, usable_structures
 from .training.properties import PropertyProblem, checked_targets

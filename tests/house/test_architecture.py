@@ -18,20 +18,20 @@ PACKAGE = ROOT / "src" / "qml_lightning"
 # name stands for its `__init__`, which comes last in the room.
 HOUSE = """
 errors
-machine: files display journal tensors sums waits memory processes progress ranks forks turns compute
+machine: files display journal tensors row_sums transfers memory processes progress ranks forks shared_lock compute
 atoms: units structures fingerprints dataset cells linked_cells neighbours bonds
 kernels: contract harmonics reference.pullback reference.fchl19 reference.density reference.features
   reference.tangents reference.pairs reference
-  native.library native.functions native.predictor native triton.launch triton.runs triton.angles triton.two_sum
+  native.library native.functions native.predictor native triton.launch triton.key_runs triton.angles triton.two_sum
   triton.features triton.rows triton.tangents triton.pairs triton.geometry triton.harmonics triton.density
-  triton.triple triton.fchl19 triton.jacobian triton.ahead triton
-linear: robust compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
-  posterior several
+  triton.fchl19_functions triton.fchl19 triton.jacobian triton.compile_ahead triton
+linear: robust_deviation compensated normal_equations cholesky ridge solution direct left_out preconditioner krylov
+  posterior many_targets
   disk.tiles disk.solve disk
-model: fields representations.fchl19 representations.density representations projection features recipe recipe_file
-  baseline crowding gaps repulsion basis portions surroundings committee provenance predictor properties potential
-  compression module file property_file metrics
-training: choice.rules problem environments rows row_operator costs chosen equations equations_file keep plan
+model: field_checks representations.fchl19 representations.density representations projection features recipe
+  recipe_file baseline crowding gaps repulsion basis batching batch_environments committee provenance predictor
+  properties potential crowding_fit module file property_file metrics
+training: choice.rules problem environments rows row_operator costs chosen_recipe equations equations_file outputs plan
   choice.order choice.trials choice.budget choice.search choice screening.rows screening.judgement screening.search
   screening.decision screening checkpoint shared_gather uncertainty solvers.task solvers.direct solvers.disk
   solvers.iterative solvers sweep fit properties

@@ -27,7 +27,7 @@ from qml_lightning.training.choice.budget import plan_trials
 from qml_lightning.training.choice.rules import WORTH, refinement
 from qml_lightning.training.choice.search import _trusted_gain, best_ridge, power_of_features
 from qml_lightning.training.choice.trials import Size, TrialData, Trials, ValidationSet
-from qml_lightning.training.chosen import Chosen
+from qml_lightning.training.chosen_recipe import Chosen
 from qml_lightning.training.problem import Problem
 from small_models import SMALL, argon, crystals, molecules, recipe
 

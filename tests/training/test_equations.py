@@ -18,7 +18,7 @@ from qml_lightning.linear.normal_equations import Gram, Rows
 from qml_lightning.linear.ridge import Ridge
 from qml_lightning.model.baseline import found_baseline
 from qml_lightning.training.choice.rules import refinement
-from qml_lightning.training.chosen import Chosen
+from qml_lightning.training.chosen_recipe import Chosen
 from qml_lightning.training.equations import extended, merged
 from qml_lightning.training.equations_file import load_equations, read_equations_header, save_equations
 from qml_lightning.training.solvers.direct import solved

@@ -21,7 +21,7 @@ from qml_lightning.model.baseline import found_baseline
 from qml_lightning.model.basis import Basis
 from qml_lightning.model.recipe import DEFAULT, Automatic, SolverSettings
 from qml_lightning.training.choice.rules import WORTH, refinement
-from qml_lightning.training.chosen import Chosen
+from qml_lightning.training.chosen_recipe import Chosen
 from qml_lightning.training.plan import plan_fit
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.iterative import prepared

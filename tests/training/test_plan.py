@@ -18,7 +18,7 @@ from qml_lightning.exact import GPR
 from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.ranks import Ranks
 from qml_lightning.model.recipe import Automatic, SolverSettings
-from qml_lightning.training.keep import Keep
+from qml_lightning.training.outputs import Keep
 from qml_lightning.training.plan import EXCLUDES, plan_fit
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.disk import sizes

@@ -14,7 +14,7 @@ from ase.stress import full_3x3_to_voigt_6_stress
 
 from ..atoms.structures import structures_from_ase
 from ..errors import InputError
-from ..machine.turns import Turn
+from ..machine.shared_lock import Turn
 from ..model.committee import NO_COMMITTEE
 from ..model.potential import Model
 from ..model.recipe import Precision

@@ -12,7 +12,7 @@ from torch import Tensor
 from vesin import NeighborList
 
 from ..errors import InputError
-from ..machine.waits import count_marks, places_of, sent
+from ..machine.transfers import count_marks, places_of, sent
 from . import linked_cells
 from .cells import check_cells, heights_of
 from .linked_cells import ALL_PAIRS_ATOMS

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..atoms.neighbours import element_indices
 from ..atoms.structures import Structures
 from ..errors import InputError
-from ..linear.robust import deviation_by_median
+from ..linear.robust_deviation import deviation_by_median
 
 # Distance to the next image from which a single atom in a cell is free.
 FREE = 8.0  # Å

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..kernels import FeatureMap
-from .fields import check_fields
+from .field_checks import check_fields
 
 Method = Literal["sorf", "rff", "orf"]
 

@@ -17,6 +17,7 @@ from ..machine.compute import Compute
 from ..machine.display import facts_html, one_line, threads_words
 from .baseline import Baseline
 from .basis import Basis, ReadyBasis
+from .batch_environments import LocalModel
 from .committee import Committee
 from .features import columns_of
 from .predictor import Prediction, Predictor
@@ -24,7 +25,6 @@ from .projection import Projection
 from .provenance import Provenance
 from .recipe import Precision, Recipe
 from .repulsion import Repulsion
-from .surroundings import LocalModel
 
 if TYPE_CHECKING:
     from ase import Atoms

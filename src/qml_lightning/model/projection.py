@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..machine.waits import sent
+from ..machine.transfers import sent
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..atoms.structures import Structures
-from ..machine.waits import count_marks, places_of, sent
+from ..machine.transfers import count_marks, places_of, sent
 from .baseline import Baseline
 from .crowding import CrowdedAtoms, Crowding
 from .gaps import Gaps, seen_distances

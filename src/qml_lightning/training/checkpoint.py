@@ -24,10 +24,10 @@ from ..machine.ranks import Ranks
 from ..machine.tensors import open_tensors, write_tensors
 from ..model.basis import Basis, tensors_of_map
 from ..model.recipe import Recipe
-from .chosen import Chosen
+from .chosen_recipe import Chosen
 from .equations import Equations
 from .equations_file import Position, load_state, read_equations_basis, read_equations_header, save_equations
-from .keep import SECONDS, Keep
+from .outputs import SECONDS, Keep
 from .plan import SolverName
 from .problem import Problem
 

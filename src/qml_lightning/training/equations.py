@@ -22,7 +22,7 @@ from ..model.baseline import Baseline, References, given_baseline
 from ..model.basis import Basis, ReadyBasis
 from ..model.recipe import Recipe
 from ..model.repulsion import Repulsion
-from .chosen import Chosen
+from .chosen_recipe import Chosen
 from .problem import Problem, usable_structures
 from .rows import Pass, write_rows
 

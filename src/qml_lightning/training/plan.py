@@ -25,7 +25,7 @@ from .costs import (
     iteration_memory,
     iteration_operations,
 )
-from .keep import Keep
+from .outputs import Keep
 from .problem import Problem
 from .row_operator import summation
 

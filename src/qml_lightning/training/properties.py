@@ -16,8 +16,8 @@ from ..atoms.fingerprints import geometry_fingerprints
 from ..atoms.neighbours import element_indices
 from ..atoms.structures import Labels, Structures
 from ..errors import InputError
+from ..linear.many_targets import Sample, Solved, solve_several
 from ..linear.normal_equations import Gram, Part, Rows, equations_for
-from ..linear.several import Sample, Solved, solve_several
 from ..machine.compute import Compute
 from ..machine.progress import Progress, silent
 from ..model.baseline import Baseline, least_squares
@@ -27,7 +27,7 @@ from ..model.provenance import Provenance
 from ..model.recipe import Automatic, Recipe
 from .choice.rules import MOST_LEFT_OUT_ROWS
 from .choice.search import choose
-from .chosen import Chosen
+from .chosen_recipe import Chosen
 from .costs import decomposition_memory
 from .problem import Problem
 from .rows import ROWS_OF_STRUCTURE, write_rows

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...errors import InputError
 from ...kernels import DensityArguments
 from ...kernels.harmonics import MOST_DEGREE, paths
-from ..fields import check_fields, check_positive
+from ..field_checks import check_fields, check_positive
 
 # Environments of each element of the data, (environments, size), by a representation with its tensors.
 Sample = Callable[["Density", Mapping[str, Tensor]], Sequence[Tensor]]

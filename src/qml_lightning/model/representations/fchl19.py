@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...errors import InputError
 from ...kernels import Angular, FCHL19Arguments
-from ..fields import check_fields, check_positive
+from ..field_checks import check_fields, check_positive
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from ...machine.compute import Compute
 from ...machine.progress import Progress, silent
 from ...model.recipe import Automatic, Recipe
 from ...model.representations import PRESETS, Representation
-from ..chosen import Chosen
+from ..chosen_recipe import Chosen
 from ..costs import batch_limit
 from ..problem import Problem
 from . import rules

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...linear.robust import deviation_by_median
+from ...linear.robust_deviation import deviation_by_median
 from ...model.baseline import Baseline
 from ..problem import VOIGT, Problem
 from .rows import RECIPE, Sample
