@@ -41,7 +41,7 @@ from qml_lightning.model.potential import Model
 from qml_lightning.model.predictor import Predictor, forces_from
 from qml_lightning.model.projection import atoms_of_elements, lift, project
 from qml_lightning.model.representations import fchl19 as representations
-from qml_lightning.model.representations.density import SHORT_DENSITY
+from qml_lightning.model.representations.density import ENERGIES_DENSITY, SHORT_DENSITY
 from qml_lightning.study.calibration import calibrated_with
 from qml_lightning.study.infrared import infrared
 from qml_lightning.study.selection import select
@@ -56,6 +56,7 @@ from qml_lightning.training.solvers.iterative import Iterative, prepared
 
 __all__ = [
     "BLOCK",
+    "ENERGIES_DENSITY",
     "ENERGY_IN_EV",
     "SHORT_DENSITY",
     "Basis",

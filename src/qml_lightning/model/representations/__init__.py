@@ -58,7 +58,7 @@ SMALL: Representation = fchl19.SMALL_SERIES  # for checks of data
 # Representations that a choice from the data tries: with forces, and with energies alone.
 WITH_FORCES: tuple[Representation, ...] = (density.DENSITY, density.SHORT_DENSITY, fchl19.COSINE_SERIES)
 SHORT_RANGE: tuple[Representation, ...] = (density.SHORT_DENSITY,)  # those of them that see less far
-ENERGIES_ALONE: tuple[Representation, ...] = (density.DENSITY, fchl19.COSINE_SERIES, fchl19.ENERGIES_SERIES)
+ENERGIES_ALONE: tuple[Representation, ...] = (density.DENSITY, density.ENERGIES_DENSITY, fchl19.ENERGIES_SERIES)
 
 
 def representation_as_dict(representation: Representation) -> dict[str, Any]:
