@@ -24,7 +24,7 @@ from qml_lightning.atoms.units import ENERGY_IN_EV
 from qml_lightning.errors import SolveError
 from qml_lightning.kernels import FeatureMap, kernels_for, native
 from qml_lightning.kernels.reference import density as density_kernels
-from qml_lightning.linear.compensated import BLOCK, add_compensated
+from qml_lightning.linear.compensated import BLOCK, BLOCKS_OF_REST, SLICES, TILE, add_compensated
 from qml_lightning.linear.normal_equations import Gram, Rows, add_product, append, lower_tiles
 from qml_lightning.linear.posterior import Calibration
 from qml_lightning.linear.ridge import Ridge
@@ -56,8 +56,11 @@ from qml_lightning.training.solvers.iterative import Iterative, prepared
 
 __all__ = [
     "BLOCK",
+    "BLOCKS_OF_REST",
     "ENERGY_IN_EV",
     "SHORT_DENSITY",
+    "SLICES",
+    "TILE",
     "Basis",
     "Equations",
     "NativeFeatures",
