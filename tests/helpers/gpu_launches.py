@@ -60,15 +60,15 @@ def launches(which: str) -> list[Launch]:
     return found
 
 
-def _features(
-    transforms: int, rank: int, paired: bool, dtype: torch.dtype, wide: bool, *, n_atoms: int = 37
-) -> None:
+def _features(transforms: int, rank: int, paired: bool, dtype: torch.dtype, wide: bool, *, n_atoms: int = 37) -> None:
     f = feature_map(transforms, rank, paired, dtype)
     inputs = Inputs.drawn(f, n_atoms)
     inputs = widened(inputs) if wide else inputs
     fast(triton, f, inputs)
     triton.tangent_products(inputs.many.to(dtype), inputs.owner, inputs.tangents)
-    triton.tangent_sums(inputs.many.to(dtype), inputs.owner, inputs.coefficients[inputs.owner], n_atoms, inputs.many.dtype)
+    triton.tangent_sums(
+        inputs.many.to(dtype), inputs.owner, inputs.coefficients[inputs.owner], n_atoms, inputs.many.dtype
+    )
 
 
 def _pairs(transforms: int, rank: int, paired: bool) -> None:

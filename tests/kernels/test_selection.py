@@ -49,7 +49,8 @@ def test_cuda_without_triton_takes_plain_torch_and_says_what_to_install(gpu, mon
 def test_a_triton_that_cannot_compile_the_kernels_is_told_and_plain_torch_taken(version, serves, gpu, monkeypatch):
     triton = pytest.importorskip("triton", reason="Triton is not installed")
     monkeypatch.setattr(triton, "__version__", version)
-    assert kernels_for("cuda", torch.float32).NAME == ("triton" if serves else "reference")
+    name = "triton" if serves else "reference"
+    assert name == kernels_for("cuda", torch.float32).NAME
     if not serves:
         wanted = f"they need Triton 3.4 or later, and {version} is installed. Use pip install"
         assert str(reason("triton", "cuda")).startswith(wanted)
@@ -61,7 +62,8 @@ def test_a_gpu_that_triton_no_longer_serves_takes_plain_torch_and_info_says_why(
     from qml_lightning.cli.info import _backends
 
     gpu(*capability)
-    assert kernels_for("cuda", torch.float64).NAME == ("triton" if serves else "reference")
+    name = "triton" if serves else "reference"
+    assert name == kernels_for("cuda", torch.float64).NAME
     (row,) = (r for r in _backends() if (r["name"], r["device"], r["precision"]) == ("triton", "cuda", "float64"))
     told = f"Triton compiles for compute capability 7.5 and later, and this GPU has {capability[0]}.{capability[1]}."
     assert row["why_not"] == (None if serves else told)

@@ -25,7 +25,7 @@ PULLBACK = {torch.float32: (32, 1), torch.float64: (32, 4)}
 JACOBIAN = {torch.float32: (32, 1), torch.float64: (8, 4)}
 FEW_ANGULAR = 4  # functions for which these sizes do; with more of them:
 PULLBACK_OF_MANY = {torch.float32: (32, 4), torch.float64: (16, 4)}
-JACOBIAN_OF_MANY = {torch.float32: (32, 1), torch.float64: (4, 4)}
+JACOBIAN_OF_MANY = {torch.float32: (8, 1), torch.float64: (4, 4)}
 
 
 def _arguments(p: FCHL19Arguments, vectors: Tensor) -> FCHL19:

@@ -43,7 +43,7 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int = WAR
 
 
 def options(warps: int) -> dict[str, Any]:
-    """Options of the compiler, here and ahead of time. Fused additions are its default, unless somebody changes that."""
+    """Options of the compiler, here and ahead of time. Fused additions are its default, which a variable can change."""
     return {"num_warps": warps, "enable_fp_fusion": True}
 
 

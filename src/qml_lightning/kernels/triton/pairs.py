@@ -1,7 +1,7 @@
 """Sums of an iteration as pairs of float32 in Triton, for GPUs with slow float64: see its namesake in `reference`.
 
-Products of halves are exact, so that it does not matter whether the compiler fuses them with additions. A number that is
-split must not be a product itself: fused with the subtraction of its upper half, that one would keep other bits of it.
+Products of halves are exact, so that it does not matter whether the compiler fuses them with additions. A number that
+is split must not be a product itself: fused with the subtraction of its upper half, it would keep other bits.
 """
 
 from __future__ import annotations
