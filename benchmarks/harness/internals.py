@@ -21,7 +21,7 @@ from qml_lightning.atoms.dataset import concatenate
 from qml_lightning.atoms.neighbours import element_indices, pairs_within
 from qml_lightning.atoms.structures import structures_from_arrays
 from qml_lightning.atoms.units import ENERGY_IN_EV
-from qml_lightning.errors import SolveError
+from qml_lightning.errors import QMLError, SolveError
 from qml_lightning.kernels import FeatureMap, kernels_for, native
 from qml_lightning.kernels.reference import density as density_kernels
 from qml_lightning.linear.compensated import BLOCK, BLOCKS_OF_REST, SLICES, TILE, add_compensated
@@ -65,6 +65,7 @@ __all__ = [
     "Equations",
     "NativeFeatures",
     "OutlierSearch",
+    "QMLError",
     "Representation",
     "SolveError",
     "add_compensated",
