@@ -34,8 +34,8 @@ def test_the_stand_in_refuses_what_a_device_refuses(device):
 @pytest.mark.parametrize(
     ("n", "given"),
     [
-        (16, recipe(solver=COMPENSATED, n_features=64, ridge=1e-6)),
-        (24, recipe(solver=IN_PAIRS, precision="float32", ridge=1e-6)),
+        (12, recipe(solver=COMPENSATED, n_features=64, ridge=1e-6)),
+        (16, recipe(solver=IN_PAIRS, n_features=64, precision="float32", ridge=1e-6)),
     ],
     ids=["direct", "iterative"],
 )
@@ -49,9 +49,9 @@ def test_a_fit_on_a_device_is_that_of_the_host(n, given, device):
 
 
 def test_a_refined_ridge_and_a_committee_stay_on_the_device(device):
-    data = molecules(16)
+    data = molecules(10)
     with device:
-        found = fit(data, recipe(), device=str(DEVICE), committee=4)
+        found = fit(data, recipe(n_features=64), device=str(DEVICE), committee=4)
     assert found.committee is not None
     assert found.committee.deviations.is_cpu
 
