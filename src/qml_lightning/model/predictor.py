@@ -16,7 +16,7 @@ from ..atoms.structures import Structures, structures_from_ase
 from ..errors import InputError
 from ..kernels import WholePath
 from ..machine.display import facts_html, one_line
-from ..machine.row_sums import add_rows
+from ..machine.row_sums import add_rows, add_sorted_rows
 from ..machine.transfers import sent
 from .basis import ReadyBasis
 from .batch_environments import LocalModel, Surroundings
@@ -230,7 +230,7 @@ class Predictor:
         committee = self.potential.committee
         assert committee is not None
         total = energies.new_zeros(len(structures), len(energies))
-        add_rows(total, structures.structure_of_atom, energies.T)
+        add_sorted_rows(total, structures.structure_of_atom, energies.T)
         return replace(
             made,
             energy_uncertainty=committee.of_energies(total.T, structures.counts),
@@ -263,7 +263,7 @@ class Predictor:
             add_rows(atom_energies, pairs.centre[close.which], close.energy)
         if crowded is not None:
             atom_energies += crowded.energy
-        energies = add_rows(atom_energies.new_zeros(len(structures)), here.structure_of_atom, atom_energies)
+        energies = add_sorted_rows(atom_energies.new_zeros(len(structures)), here.structure_of_atom, atom_energies)
         made = Prediction(energies, atom_energies)
         if gradients:
             made = replace(
@@ -318,6 +318,6 @@ def forces_from(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tenso
 def stress_from(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tensor:
     """Derivative of the energy by strain over the volume, symmetric, (structures, 3, 3)."""
     outer = pairs.vector[:, :, None] * gradient[:, None, :]
-    owner = structures.structure_of_atom[pairs.centre]
-    virial = add_rows(gradient.new_zeros(len(structures), 3, 3), owner, outer)
+    of_atoms = add_rows(gradient.new_zeros(structures.n_atoms, 3, 3), pairs.centre, outer)
+    virial = add_sorted_rows(gradient.new_zeros(len(structures), 3, 3), structures.structure_of_atom, of_atoms)
     return 0.5 * (virial + virial.transpose(1, 2)) / structures.volumes[:, None, None]

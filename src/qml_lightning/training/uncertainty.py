@@ -70,7 +70,7 @@ def committee_of_direct(
         of_rows = problem.structure_of_rows
         numbers = [(of_rows == s).nonzero()[:, 0] for s in index.tolist()]
         errors = torch.empty_like(targets)
-        errors[torch.cat(groups)] = left_out(factor, solution.dual, numbers)
+        errors[torch.cat(groups).to(errors.device)] = left_out(factor, solution.dual, numbers)
     return _with_calibrations(committee, part, recipe, errors, members)
 
 
