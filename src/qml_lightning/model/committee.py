@@ -32,6 +32,7 @@ class Committee:
     force_members: int  # those whose forces are computed, the first ones
     size_exponent: float = 0.0  # the noise of an energy grows with the number of atoms to this power
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)  # of "energies" and "forces"
+    of_elements: Mapping[int, Calibration] = field(default_factory=dict)  # of forces, by atomic number; some or none
 
     def __len__(self) -> int:
         return len(self.deviations)
@@ -39,19 +40,18 @@ class Committee:
     def header(self) -> dict[str, Any]:
         """Entries of the header of a model file."""
         of_kinds = {kind: asdict(calibration) for kind, calibration in self.calibrations.items()}
-        about = {"members": len(self), "force_members": self.force_members, "n_features": self.n_features}
-        return {**about, "size_exponent": self.size_exponent, "calibrations": of_kinds}
+        about: dict[str, Any] = {"members": len(self), "force_members": self.force_members, "n_features": self.n_features}
+        about |= {"size_exponent": self.size_exponent, "calibrations": of_kinds}
+        return {**about, "of_elements": {str(z): asdict(one) for z, one in self.of_elements.items()}}
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any], deviations: Tensor) -> Committee:
         """The committee of a model file."""
-        calibrations = {
-            # older files have no power
-            kind: Calibration(float(values["scale"]), float(values["noise"]), float(values.get("power", 1.0)))
-            for kind, values in header["calibrations"].items()
-        }
+        calibrations = {kind: _calibration(values) for kind, values in header["calibrations"].items()}
+        # older files have one for all elements
+        of_elements = {int(z): _calibration(values) for z, values in header.get("of_elements", {}).items()}
         exponent = float(header["size_exponent"])
-        return cls(deviations, header["n_features"], header["force_members"], exponent, calibrations)
+        return cls(deviations, header["n_features"], header["force_members"], exponent, calibrations, of_elements)
 
     def of_energies(self, members: Tensor, counts: Tensor) -> Tensor:
         """Standard deviations of energies from those of members, (members, structures) → (structures,) in eV."""
@@ -62,9 +62,21 @@ class Committee:
         """Standard deviations of atomic energies, (members, atoms) → (atoms,) in eV; no label has such noise."""
         return self.calibrations["energies"].scale * members.square().mean(0).sqrt()
 
-    def of_forces(self, members: Tensor) -> Tensor:
-        """Standard deviation of each component of a force, (members, atoms, 3) → (atoms,) in eV/Å."""
-        return self.calibrations["forces"].deviation(members.square().mean((0, 2)))
+    def of_forces(self, members: Tensor, numbers: Tensor) -> Tensor:
+        """Standard deviation of each component of a force, (members, atoms, 3) → (atoms,) in eV/Å.
+
+        `numbers`: atomic numbers of the atoms. An element without a calibration of its own has that of all.
+        """
+        variance = members.square().mean((0, 2))
+        out = self.calibrations["forces"].deviation(variance)
+        for z, calibration in self.of_elements.items():
+            out = torch.where(numbers == z, calibration.deviation(variance), out)
+        return out
+
+
+def _calibration(values: Mapping[str, Any]) -> Calibration:
+    # older files have no power
+    return Calibration(float(values["scale"]), float(values["noise"]), float(values.get("power", 1.0)))
 
 
 def committee_features(n_features: int, rank: int) -> int:

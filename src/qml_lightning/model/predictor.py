@@ -235,7 +235,7 @@ class Predictor:
             made,
             energy_uncertainty=committee.of_energies(total.T, structures.counts),
             atom_energy_uncertainty=committee.of_atom_energies(energies),
-            force_uncertainty=None if forces is None else committee.of_forces(forces),
+            force_uncertainty=None if forces is None else committee.of_forces(forces, structures.numbers),
         )
 
     def _kept_pairs(self, structures: Structures) -> Pairs:
