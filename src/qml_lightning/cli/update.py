@@ -21,6 +21,7 @@ from .options import (
     MachineOptions,
     Overwrite,
     Repeated,
+    equations_of_model,
     load_features,
     spread,
 )
@@ -118,7 +119,7 @@ def command(
     from ..machine.compute import Compute
     from ..training.equations import extended
     from ..training.equations_file import header_of as equations_header
-    from ..training.equations_file import load_equations, save_equations
+    from ..training.equations_file import save_equations
     from ..training.solvers.direct import solved
 
     earlier = load_features(model)
@@ -146,9 +147,7 @@ def command(
 
     with progress() as tell:
         tell("reading", 0, 1)
-        gathered = load_equations(equations, device=device)
-        if difference := earlier.basis.difference(gathered.basis):
-            raise InputError(f"{equations} does not hold the equations of {model}: {difference}.")
+        gathered = equations_of_model(equations, model, earlier, device)
         with of_file(equations):  # what is told at the end: nothing is written if it cannot be told
             equations_facts("", equations_header(gathered))
         if dataset is None:

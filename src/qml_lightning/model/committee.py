@@ -40,7 +40,11 @@ class Committee:
     def header(self) -> dict[str, Any]:
         """Entries of the header of a model file."""
         of_kinds = {kind: asdict(calibration) for kind, calibration in self.calibrations.items()}
-        about: dict[str, Any] = {"members": len(self), "force_members": self.force_members, "n_features": self.n_features}
+        about: dict[str, Any] = {
+            "members": len(self),
+            "force_members": self.force_members,
+            "n_features": self.n_features,
+        }
         about |= {"size_exponent": self.size_exponent, "calibrations": of_kinds}
         return {**about, "of_elements": {str(z): asdict(one) for z, one in self.of_elements.items()}}
 
