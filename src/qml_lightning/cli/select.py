@@ -70,20 +70,20 @@ def command(
     from ..study.selection import select
     from ..training.equations_file import load_equations
 
-    if equations is None and model is None:
-        raise InputError("Name the model with --model, or its equations with --equations.")
     check_output(output, overwrite)
     if writers.check_ending(output) != ".extxyz":
         raise InputError(f"{output.name}: structures without labels are written as .extxyz or .xyz.")
     device = machine.prepare()
     structures = reading.load(pool, labels="ignored").structures
     with warnings_shown():
-        if model is None:
-            known = load_equations(equations)
-        else:
+        if model is not None:
             potential = load_features(model)
             known = equations_of_model(equations or model.with_suffix(".equations"), model, potential, "cpu")
             known = replace(known, basis=known.basis.with_recipe(potential.recipe))
+        elif equations is not None:
+            known = load_equations(equations)
+        else:
+            raise InputError("Name the model with --model, or its equations with --equations.")
         compute = Compute(device, machine.kernels)
         found = select(known, structures, number, criterion=criterion, compute=compute)  # type: ignore[arg-type]
     writers.write_extxyz(output, structures.select(list(found.index)), overwrite=overwrite)
