@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -59,23 +61,33 @@ class Committee:
 
     def of_energies(self, members: Tensor, counts: Tensor) -> Tensor:
         """Standard deviations of energies from those of members, (members, structures) → (structures,) in eV."""
-        calibration, size = self.calibrations["energies"], counts.double() ** self.size_exponent
-        return size * calibration.deviation((members / size).square().mean(0))
+        calibration, variance = self.calibrations["energies"], members.square().mean(0)
+        if not self.size_exponent:
+            return calibration.deviation(variance)
+        size = counts.double() ** self.size_exponent
+        return size * calibration.deviation(variance / size**2)
 
     def of_atom_energies(self, members: Tensor) -> Tensor:
         """Standard deviations of atomic energies, (members, atoms) → (atoms,) in eV; no label has such noise."""
-        return self.calibrations["energies"].scale * members.square().mean(0).sqrt()
+        length: Tensor = torch.linalg.vector_norm(members, dim=0)
+        return length * (self.calibrations["energies"].scale / math.sqrt(len(members)))
 
     def of_forces(self, members: Tensor, numbers: Tensor) -> Tensor:
         """Standard deviation of each component of a force, (members, atoms, 3) → (atoms,) in eV/Å.
 
         `numbers`: atomic numbers of the atoms. An element without a calibration of its own has that of all.
         """
+        squared_scale, power, squared_noise = self._of_numbers.to(members.device)[:, numbers]
         variance = members.square().mean((0, 2))
-        out = self.calibrations["forces"].deviation(variance)
-        for z, calibration in self.of_elements.items():
-            out = torch.where(numbers == z, calibration.deviation(variance), out)
-        return out
+        return variance.pow_(power).mul_(squared_scale).add_(squared_noise).sqrt_()
+
+    @cached_property
+    def _of_numbers(self) -> Tensor:
+        """Squared scale, power and squared noise of forces by atomic number, (3, 119): few operations for few atoms."""
+        each = [self.of_elements.get(z, self.calibrations["forces"]) for z in range(119)]
+        return torch.tensor(
+            [[one.scale**2, one.power, one.noise**2] for one in each], dtype=torch.float64
+        ).T.contiguous()
 
 
 def _calibration(values: Mapping[str, Any]) -> Calibration:
