@@ -68,7 +68,7 @@ class Committee:
         return size * calibration.deviation(variance / size**2)
 
     def of_atom_energies(self, members: Tensor) -> Tensor:
-        """Standard deviations of atomic energies, (members, atoms) → (atoms,) in eV; no label has such noise."""
+        """Standard deviations of atomic energies, (members, atoms) → (atoms,) in eV, without noise of labels."""
         length: Tensor = torch.linalg.vector_norm(members, dim=0)
         return length * (self.calibrations["energies"].scale / math.sqrt(len(members)))
 
