@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 from ase.build import molecule
-from qml_lightning.training.keep import Keep
 
 from qml_lightning import fit, load, recipes
 from qml_lightning.errors import InputError
@@ -16,6 +15,7 @@ from qml_lightning.linear.posterior import Calibration
 from qml_lightning.machine.compute import Compute
 from qml_lightning.model.committee import Committee, committee_columns, committee_features
 from qml_lightning.model.recipe import SolverSettings
+from qml_lightning.training.outputs import Keep
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.direct import solved
 from qml_lightning.training.sweep import equations_of

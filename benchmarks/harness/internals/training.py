@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from qml_lightning.training.keep import Keep
 from torch import Tensor
 
 from qml_lightning import Dataset, Potential, Recipe
@@ -24,6 +23,7 @@ from qml_lightning.model.potential import Model
 from qml_lightning.training.choice.rules import refinement
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
+from qml_lightning.training.outputs import Keep
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.screening.judgement import Outliers
 from qml_lightning.training.screening.search import OutlierSearch, named

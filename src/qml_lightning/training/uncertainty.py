@@ -26,7 +26,7 @@ from ..linear.solution import Solution
 from ..model.basis import Basis, ReadyBasis
 from ..model.committee import FORCE_MEMBERS, Committee, committee_columns, committee_features
 from ..model.recipe import Recipe
-from .keep import FEWEST_STRUCTURES
+from .outputs import FEWEST_STRUCTURES
 from .problem import Problem
 from .rows import Pass, write_rows
 

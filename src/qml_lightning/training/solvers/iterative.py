@@ -22,7 +22,7 @@ from ...model.basis import ReadyBasis
 from ...model.committee import Committee
 from ...model.recipe import Recipe
 from ..checkpoint import Restart, iteration_identity
-from ..keep import Keep
+from ..outputs import Keep
 from ..problem import Problem
 from ..row_operator import MatrixFreeRows, matrix_free, summation
 from ..rows import Pass, write_rows
