@@ -13,7 +13,7 @@ from qml_lightning.machine.files import atomic, write_atomically
 from qml_lightning.machine.memory import bytes_from
 from qml_lightning.model.basis import Basis
 from qml_lightning.model.representations import fchl19 as representations
-from qml_lightning.model.representations.density import SHORT_DENSITY
+from qml_lightning.model.representations.density import ENERGIES_DENSITY, SHORT_DENSITY
 from qml_lightning.study.calibration import calibrated_with
 from qml_lightning.study.infrared import infrared
 from qml_lightning.study.selection import select
@@ -53,6 +53,7 @@ from .training import (
 
 __all__ = [
     "BLOCK",
+    "ENERGIES_DENSITY",
     "ENERGY_IN_EV",
     "SHORT_DENSITY",
     "Basis",

@@ -205,10 +205,13 @@ class _Search:
     def best(self, recipe: Recipe, least_gain: float) -> Recipe:
         """Best recipe: one free field after the other, each value with its best ridge."""
         recipe = self.with_best_ridge(recipe)
+        needed = {
+            "sigma": max(least_gain, rules.LEAST_GAIN_OF_WIDTH),
+            "class_spread": rules.LEAST_GAIN_OF_CLASSES,
+        }
         for name, steps in ((name, self._steps(name)) for name in rules.ORDER if name in self.free):
             here = [partial(self._after, step) for step in steps]
-            needed = max(least_gain, rules.LEAST_GAIN_OF_WIDTH) if name == "sigma" else least_gain
-            recipe = _downhill(self._score_by_range, recipe, here, needed)
+            recipe = _downhill(self._score_by_range, recipe, here, needed.get(name, least_gain))
         return recipe
 
     def _steps(self, name: str) -> list[Step]:
