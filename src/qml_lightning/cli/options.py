@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from ..model.predictor import Predictor
     from ..model.properties import PropertyModel
     from ..model.recipe import Precision
+    from ..training.equations import Equations
 
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
 Debug = Annotated[bool, Option("--debug", help="On failure, show where in the code it happened.")]
@@ -282,6 +283,16 @@ def load_features(model: Path) -> Potential:
     if not isinstance(potential, Potential):
         raise InputError(f"{model} has explicit kernels and no random features. Use a model that has.")
     return potential
+
+
+def equations_of_model(equations: Path, model: Path, potential: Potential, device: torch.device | str) -> Equations:
+    """Equations in a file; an InputError if they are not those of the model."""
+    from ..training.equations_file import load_equations
+
+    gathered = load_equations(equations, device=device)
+    if difference := potential.basis.difference(gathered.basis):
+        raise InputError(f"{equations} does not hold the equations of {model}: {difference}.")
+    return gathered
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

@@ -36,7 +36,8 @@ class Calibration:
     power: float = 1.0
 
     def deviation(self, variance: Tensor) -> Tensor:
-        return (self.scale**2 * variance**self.power + self.noise**2).sqrt()
+        raised = variance if self.power == 1 else variance**self.power
+        return (self.scale**2 * raised + self.noise**2).sqrt()
 
 
 def drawn(factor: Tensor, n: int, seed: int) -> Tensor:

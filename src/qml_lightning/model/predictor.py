@@ -229,14 +229,15 @@ class Predictor:
         """
         committee = self.potential.committee
         assert committee is not None
-        total = energies.new_zeros(len(structures), len(energies))
-        add_sorted_rows(total, structures.structure_of_atom, energies.T)
-        return replace(
-            made,
-            energy_uncertainty=committee.of_energies(total.T, structures.counts),
-            atom_energy_uncertainty=committee.of_atom_energies(energies),
-            force_uncertainty=None if forces is None else committee.of_forces(forces),
-        )
+        if len(structures) == 1:  # as in dynamics: indices would take three times as long as the sum
+            total = energies.sum(1, keepdim=True)
+        else:
+            rows = energies.new_zeros(len(structures), len(energies))
+            add_sorted_rows(rows, structures.structure_of_atom, energies.T)
+            total = rows.T
+        of_forces = None if forces is None else committee.of_forces(forces, structures.numbers)
+        told = committee.of_energies(total, structures.counts), committee.of_atom_energies(energies), of_forces
+        return Prediction(made.energies, made.atom_energies, made.forces, made.stress, *told)
 
     def _kept_pairs(self, structures: Structures) -> Pairs:
         if self._pairs is None or not self._pairs.serve(structures):
