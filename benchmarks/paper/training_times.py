@@ -166,10 +166,10 @@ def headline(entries: list[Entry]) -> list[Headline]:
     there = {m: e for m, e in _by_case(entries).get(("ethanol", 1000), {}).items() if "failed" not in e}
     if OURS[0] not in there:
         return []
-    others = ", ".join(f"{name} {entry['seconds']:.0f} s" for name, entry in there.items() if name != OURS[0])
-    what = "training on 1000 ethanol structures with forces, 16384 features"
+    others = ", ".join(f"{entry['seconds']:.0f} s ({name})" for name, entry in there.items() if name in OURS[1:])
+    what = "Training on energies and forces of 1000 ethanol structures (16384 features)"
     here = f"{there[OURS[0]]['seconds']:.0f} s"
-    return [Headline(what, here, f"{others}, all on this machine", timing=True, first=True)]
+    return [Headline(what, here, f"with full kernels, in this package: {others}", timing=True, first=True)]
 
 
 def compared(entries: list[Entry]) -> list[Comparison]:
