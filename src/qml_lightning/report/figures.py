@@ -44,7 +44,7 @@ def draw(data: Dataset, prediction: Prediction, baseline: Baseline | None = None
         for column, plot in enumerate(made):
             _parity(panels[0][column], plot)
             _errors(panels[1][column], plot)
-        figure.align_xlabels()
+        figure.align_labels()
     return figure
 
 
@@ -82,7 +82,7 @@ def _errors(axes: Axes, plot: dict[str, Any]) -> None:
     axes.hist(wrong, bins=41, range=(-reach, reach), color=COLOURS[0], linewidth=0)
     axes.set_box_aspect(FLAT)
     axes.axvline(0.0, color=GREY, linewidth=0.7)
-    axes.set(xlabel=f"error ({plot['errorUnit']})", ylabel="values")
+    axes.set(xlabel=f"error ({plot['errorUnit']})", ylabel="number of values")
     if beyond:  # inside the panel: a longer label would push it out of line with the others
         told = f"{1 - beyond:.0%} of\nall values" if beyond > 0.01 else f"{1 - beyond:.1%} of\nall values"
         axes.text(0.99, 0.97, told, transform=axes.transAxes, ha="right", va="top", fontsize=FONT - 1.5)
