@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Comparison, Entry, Headline, Options
-from ..harness.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, legend_above, log_axis, panels
+from ..harness.drawing import BLUE, GREEN, GREY, ORANGE, RED, log_axis, panels, title
 from ..harness.entries import grouped
 from ..harness.models import load
 from ..harness.places import PUBLISHED, SHORT
@@ -127,33 +127,36 @@ def _by_operations(entries: list[Entry]) -> str:
 
 
 def draw(entries: list[Entry]) -> Any:
+    """A panel for each system and a row for each program: a dot with its number."""
     rows = _rows(entries)
     programs = [name for name in rows if any("failed" not in entry for entry in rows[name].values())]
     names = [name for name in SYSTEMS if any(name in rows[program] for program in programs)]
-    figure, (axis,) = panels(1, width=7.0, height=3.4)
     paper = [f"paper, RTX 3080, {n}" for n in ("16384", "32768")]
-    colours = [BLUE, SKY, GREEN, RED, PURPLE, "#8C6D31", "black"]
-    width = 0.85 / (len(programs) + 2)
-    series = [(name, {k: e["us_per_atom"] for k, e in rows[name].items() if "failed" not in e}) for name in programs]
-    series += [(name, {k: v[name[-5:]] for k, v in PAPER.items()}) for name in paper]
-    for number, (name, values) in enumerate(series):
-        at = [n for n, one in enumerate(names) if one in values]
-        published = name in paper
-        colour = (ORANGE if name.endswith("16384") else GREY) if published else colours[number % len(colours)]
-        aside = (number - (len(series) - 1) / 2) * width
-        bars = [values[names[n]] for n in at]
-        style = {"color": colour, "alpha": 0.6 if published else 1}
-        axis.bar([n + aside for n in at], bars, width * 0.92, label=name, **style)
-        for n, one in enumerate(names):
-            if "failed" in rows.get(name, {}).get(one, {}):
-                axis.annotate("failed", (n + aside, 0.01), xycoords=("data", "axes fraction"), rotation=90, fontsize=6,
-                              ha="center", va="bottom", color=colour)  # fmt: skip
-    log_axis(axis.yaxis)
-    axis.set_xticks(range(len(names)), [name.replace("1000 ", "1000\n") for name in names])
-    axis.grid(axis="x", visible=False)
-    axis.tick_params(axis="x", length=0)
-    axis.set_ylabel("energies and forces / µs per atom")
-    legend_above(figure, axis, 4)
+    figure, axes = panels(len(names), width=7.0, height=1.9, columns=min(4, len(names)), sharex=True, sharey=True)
+    for number, (axis, name) in enumerate(zip(axes, names, strict=True)):
+        for at, program in enumerate([*programs, *paper]):
+            published = program in paper
+            entry = rows.get(program, {}).get(name, {})
+            value = PAPER.get(name, {}).get(program[-5:]) if published else entry.get("us_per_atom")
+            if value is None:
+                if "failed" in entry:
+                    axis.annotate("failed", (0.5, at), xycoords=("axes fraction", "data"), va="center", ha="center",
+                                  fontsize=6, color=RED)  # fmt: skip
+                continue
+            colour = ORANGE if published else BLUE if program.startswith(OURS) else GREEN
+            axis.scatter([value], [at], s=20, color=colour, zorder=3)
+            beside = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 6, "color": GREY}
+            axis.annotate(digits(value), (value, at), **beside)
+        axis.tick_params(axis="y", length=0, labelsize=6.5)
+        title(axis, name)
+        if number >= len(names) - 4:
+            axis.set_xlabel("µs per atom")
+            axis.xaxis.set_tick_params(labelbottom=True)
+    words = [program.replace(OURS, "this work").replace(" features", "") for program in programs]
+    axes[0].set_yticks(range(len(words) + len(paper)), [TITLES.get(word, word) for word in words] + paper)
+    axes[0].set_ylim(len(words) + len(paper) - 0.4, -0.9)
+    axes[0].set_xlim(1, 200_000)
+    log_axis(axes[0].xaxis, (1, 100, 10_000))
     return figure
 
 

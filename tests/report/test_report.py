@@ -360,15 +360,15 @@ def test_structures_and_cells_fill_the_3d_view_and_are_not_cut(tab, tmp_path, na
         "(() => { const b = document.getElementById('viewer').getBoundingClientRect();"
         "return [b.left, b.top, b.width, b.height]; })()"
     )
-    seen = imread(tmp_path / "shape.png")[round(y + 3) : round(y + h - 3), round(x + 3) : round(x + w - 3), :3]
+    seen = imread(tmp_path / "shape.png")[round(y + 8) : round(y + h - 8), round(x + 8) : round(x + w - 8), :3]
     paper = np.median(seen, (0, 1))
     seen[:50, -60:] = paper  # buttons of the view
     drawn = np.abs(seen - paper).sum(2) > 0.2
     across, up = (np.flatnonzero(drawn.any(axis)) for axis in (0, 1))
     assert max(np.ptp(across) / w, np.ptp(up) / h) > 0.75, "it fills the view"
-    assert min(across.min(), up.min()) > 1
-    assert across.max() < seen.shape[1] - 2
-    assert up.max() < seen.shape[0] - 2
+    assert min(across.min(), up.min()) > 0
+    assert across.max() < seen.shape[1] - 1
+    assert up.max() < seen.shape[0] - 1
 
 
 @needs_browser
@@ -415,6 +415,18 @@ def test_a_click_on_a_point_and_the_arrow_keys_change_the_structure_that_is_show
     assert tab.problems == []
 
 
+def click_on(tab, k):
+    """Click on a point of the plot once the page no longer moves."""
+    found = tab.value(
+        "new Promise((done) => { const plot = document.getElementById('plot'); let before = null, still = 0;"
+        "plot.scrollIntoView({ behavior: 'instant' }); const timer = setInterval(() => {"
+        "const box = plot.getBoundingClientRect(); still = box.top === before ? still + 1 : 0; before = box.top;"
+        "if (still < 4) return; clearInterval(timer); const p = qmlReport.places();"
+        f"done([box.left + p.x[{k}], box.top + p.y[{k}]]); }}, 100); }})"
+    )
+    tab.click(*found)
+
+
 @needs_browser
 def test_a_button_of_the_worst_structures_shows_one_and_a_tab_shows_forces(report, tab):
     tab.open(report)
@@ -426,12 +438,7 @@ def test_a_button_of_the_worst_structures_shows_one_and_a_tab_shows_forces(repor
     assert tab.value("qmlReport.places().x.length") == 120
     assert "values" in tab.value("document.getElementById('legend').textContent")
     # a force that is clicked is told with its atom, until another plot is shown
-    tab.value("document.getElementById('plot').scrollIntoView()")
-    found = tab.value(
-        "(() => { const box = document.getElementById('plot').getBoundingClientRect(), p = qmlReport.places();"
-        "return [box.left + p.x[7], box.top + p.y[7]]; })()"
-    )
-    tab.click(*found)
+    click_on(tab, 7)
     tab.wait("document.getElementById('selected').textContent.includes('this point')")
     point = tab.value("qmlReport.state.point")  # that one, or another at the same place
     assert re.search(
@@ -444,11 +451,7 @@ def test_a_button_of_the_worst_structures_shows_one_and_a_tab_shows_forces(repor
     tab.value("document.getElementById('arrows').click()")
     tab.value("document.querySelector('button[data-plot=\"2\"]').click()")
     assert "this point" not in tab.value(SELECTED)
-    found = tab.value(
-        "(() => { const box = document.getElementById('plot').getBoundingClientRect(), p = qmlReport.places();"
-        "return [box.left + p.x[9], box.top + p.y[9]]; })()"
-    )
-    tab.click(*found)
+    click_on(tab, 9)
     tab.wait("document.getElementById('selected').textContent.includes('this point')")
     assert re.search(r"this pointcomponent (xx|yy|zz|yz|xz|xy): reference", tab.value(SELECTED))
     assert tab.problems == []

@@ -236,22 +236,15 @@ def _choice(choice: dict[str, Any] | None) -> str:
     if choice is None:
         return ""
     size, kinds, blank = choice["best"]["size"], list(choice["best"]["errors"]), "\u2003"
+    # errors come before settings: on a phone they are seen without scrolling
     rows = [
-        (f"{ARROW if trial == choice['best'] else blank} {name}", f"{apart:g}", f"{sigma:g}", str(rank),
-         f"{weight:g}", f"{trial['ridge']:.1e}",
-         *(shown(QUANTITIES[kind], trial["errors"][kind]) for kind in kinds), verdict(trial, choice))
+        (f"{ARROW if trial == choice['best'] else blank} {name}",
+         *(shown(QUANTITIES[kind], trial["errors"][kind]) for kind in kinds),
+         f"{apart:g}", f"{sigma:g}", str(rank), f"{weight:g}", f"{trial['ridge']:.1e}", verdict(trial, choice))
         for (name, rank, apart, sigma, weight), trial in best_trials(choice).items()
     ]  # fmt: skip
-    heads = (
-        "representation",
-        "bonds apart",
-        "σ",
-        "rank",
-        "energy weight",
-        "ridge",
-        *(heading(QUANTITIES[kind]) for kind in kinds),
-        "",
-    )
+    errors = [heading(QUANTITIES[kind]) for kind in kinds]
+    heads = ("representation", *errors, "bonds apart", "σ", "rank", "energy weight", "ridge", "")
     text = f"Trials with {size['structures']:,} structures and {size['n_features']:,} features: MAE on those held out."
     return paragraph(text, "soft") + table(heads, rows, right=range(1, 6 + len(kinds)))
 
