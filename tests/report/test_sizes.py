@@ -49,7 +49,7 @@ def page_of(potential, structures: int, atoms: int, edge: float | None) -> str:
     labels = Labels(random(structures), random(structures * atoms, 3), stress)
     source = molecules(1).source
     groups = np.array([f"run {k % 7}" for k in range(structures)])
-    data = Dataset(made, labels, source, groups)
+    data = Dataset(made, labels, source, groups=groups)
     wrong = Prediction(
         labels.energies + 0.01 * random(structures), torch.zeros(structures * atoms, dtype=torch.float64),
         labels.forces + 0.1 * random(structures * atoms, 3), stress,

@@ -119,7 +119,7 @@ def _curves(axes: Axes, *, drawn: Curves) -> None:
     if drawn.logarithmic:
         axes.set(xscale="log", yscale="log")
     else:
-        axes.set(xlim=(0, None), ylim=(0, None))
+        axes.set(xlim=(0, None), ylim=(0, 1.28 * axes.dataLim.y1))  # room for the legend
     if drawn.identity:
         ends = [*axes.get_xlim(), *axes.get_ylim()]
         axes.plot([min(ends), max(ends)], [min(ends), max(ends)], color=GREY, linewidth=0.7, linestyle="--", zorder=0)

@@ -54,7 +54,8 @@ def model_page(
     `curve`: content of a file of `learning-curve`. `seconds`: time of the prediction.
     """
     errors, metrics = compared(data, prediction), compare(data.structures, data.labels, prediction)
-    title = f"{data.source.name}: errors of a QML-Lightning potential"
+    split = f":{data.source.split}" if data.source.split else ""
+    title = f"{data.source.name}{split}: errors of a QML-Lightning potential"
     worst = {kind: errors.worst(kind, WORST) for kind in ("energy", "force", "stress", "largest")}
     script = viewer_script()
     made = plots(data, prediction, baseline=potential.baseline)

@@ -36,7 +36,7 @@ class Reliability:
 
 
 def reliabilities(data: Dataset, prediction: Prediction) -> list[Reliability]:
-    """Of forces and of energies, as far as labels and uncertainties are known."""
+    """Reliability of forces and of energies, as far as labels and uncertainties are known."""
     labels, n, found = data.labels, data.structures.counts.numpy(), []
     if prediction.force_uncertainty is not None and labels.forces is not None and prediction.forces is not None:
         wrong = (prediction.forces - labels.forces).numpy()
@@ -91,7 +91,7 @@ def _judged(things: str, wrong: np.ndarray, told: np.ndarray) -> tuple[Calibrate
 
 
 def in_words(judged: Calibrated) -> list[str]:
-    """What the figures are, what is good, and what to do if they are not."""
+    """Sentences with the figures, what is good, and what to do if they are not."""
     gain = f"{abs(judged.likelihood_gain):.2f} {'higher' if judged.likelihood_gain >= 0 else 'lower'}"
     return [
         f"Coverage: {judged.within_1:.0%} of the errors lie within one predicted standard deviation and "
