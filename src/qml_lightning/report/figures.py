@@ -74,7 +74,7 @@ def _parity(axes: Axes, plot: dict[str, Any]) -> None:
     axes.set_title(plot["words"], fontsize=FONT, loc="left", pad=5 + 1.35 * FONT)
     told = f"MAE {plot['told']}"
     axes.annotate(told, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", va="baseline")
-    axes.xaxis.label.set_va("baseline")
+    axes.xaxis.label.set_verticalalignment("baseline")
     axes.xaxis.labelpad = 1.2 * FONT
     if len(plot["kinds"]) > 1:
         axes.legend(fontsize=FONT - 1.5, markerscale=4 / size, handletextpad=0.1, borderaxespad=0.2, loc="lower right")
@@ -88,7 +88,7 @@ def _errors(axes: Axes, plot: dict[str, Any]) -> None:
     axes.set_box_aspect(FLAT)
     axes.axvline(0.0, color=GREY, linewidth=0.7)
     axes.set(xlabel=f"error ({plot['errorUnit']})", ylabel="number of values")
-    axes.xaxis.label.set_va("baseline")
+    axes.xaxis.label.set_verticalalignment("baseline")
     axes.xaxis.labelpad = 1.2 * FONT
     if beyond:  # inside the panel: a longer label would push it out of line with the others
         told = f"{1 - beyond:.0%} of\nall values" if beyond > 0.01 else f"{1 - beyond:.1%} of\nall values"
