@@ -26,7 +26,7 @@ from ..harness.internals import (
     solution,
 )
 from ..harness.models import DENSITY, ENERGY, errors, load, recipe_for, recipe_words
-from ..harness.places import PUBLISHED
+from ..harness.places import PUBLISHED, SHORT
 from ..harness.tables import table, thousands
 
 SIZES = (1000, 2500, 5000, 10_000, 25_000, 50_000, 75_000)
@@ -183,9 +183,10 @@ def headline(entries: list[Entry]) -> list[Headline]:
         return []
     (n, recipe), curve = max(curves.items())
     most = max(curve)
-    what = f"QM9 atomisation energies, {thousands(most)} molecules, {n} features{recipe_words(recipe)}: MAE"
+    words = {"default": ", FCHL19"}.get(recipe, recipe_words(recipe))
+    what = f"Mean error of atomisation energies (QM9, {thousands(most)} training molecules; {n} features{words})"
     paper = PUBLISHED["qm9"]["models"]
-    beside = f"the paper with 75 000: SORF {paper['paper, SORF']:g} meV, OQML {paper['paper, OQML']:g} meV"
+    beside = f"{SHORT} {paper['paper, SORF']:g} meV; with full kernels (OQML) {paper['paper, OQML']:g} meV"
     return [Headline(what, f"{mean(curve[most], ENERGY):.1f} meV", beside, first=True)]
 
 

@@ -44,7 +44,8 @@ study: trends learning_curve tuning label_check stress_check statistics calibrat
 adapters: engine ase delta dipoles ase_plugin ipi openmm torchsim lammps.folder lammps.build lammps.run
   lammps.external lammps
 dynamics: replicas ensembles restart files watch known_ground run checks
-report: style page drawing learning data_page card points viewer spread figures model_page summary curve response
+report: style page drawing card series learning data_page points viewer reliability spread figures
+  figure_pages model_page summary curve response
 cli: screen help failures config options recipe_options tables portions overlap md check data datasets properties
   evaluate info lammps learning_curve merge predict report select train tune update
 """

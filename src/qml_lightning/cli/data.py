@@ -74,6 +74,7 @@ def _tables(s: Statistics, width: int) -> list[Group]:
     told = {
         "structures": f"{s.structures:,} with {s.atoms:,} atoms",
         "labels": ", ".join(f"{kind} of {n:,}" for kind, n in s.labels.items()) or "none",
+        "read": "; ".join(s.remarks),
         "kinds": ", ".join(f"{n:,} {name}" for name, n in s.periodic.items()),
         "elements": ", ".join(f"{symbol} {n:,}" for symbol, n in s.elements.items()),
         "compositions": _counted(s.compositions),

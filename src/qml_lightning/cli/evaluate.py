@@ -56,7 +56,7 @@ def command(
     if report is not None:
         from ..report.summary import check_report, write_report
 
-        check_report(report, overwrite=overwrite)
+        check_report(report, overwrite=overwrite, further=True)
     if (properties := load_properties(model)) is not None:
         if report is not None:
             raise InputError("A report shows energies and forces, which a model of properties has not. Leave it out.")

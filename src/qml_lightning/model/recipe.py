@@ -200,6 +200,12 @@ class Automatic:
     start: Recipe
     free: tuple[str, ...] = CHOOSABLE
 
+    def __repr__(self) -> str:
+        return one_line("Automatic", [f"{', '.join(self.free) or 'nothing'} from the data", repr(self.start)])
+
+    def _repr_html_(self) -> str:
+        return facts_html("Automatic", {"chosen from the data": ", ".join(self.free), **self.start.facts()})
+
     def check(self) -> None:
         """Raise an InputError if a field is out of range, or if two fields exclude each other."""
         if strange := [name for name in self.free if name not in CHOOSABLE]:
