@@ -72,3 +72,10 @@ def _turned(match: re.Match[str], page: Path) -> str:
             return f"`{where}`" if named else f"{words[1:-1]} (`{where}`)"
         found = f"{FOLDERS[folder]}{where.removeprefix(folder)}"
     return f"{words}({found}{mark}{anchor})"
+
+
+def on_post_template(output_content: str, template_name: str, config: MkDocsConfig) -> str:
+    """The page for addresses that do not exist, with links that lead somewhere without a server, too."""
+    if template_name != "404.html":
+        return output_content
+    return re.sub(r'((?:href|src)=")/(?!/)', r"\1", output_content).replace('href=""', 'href="index.html"')

@@ -71,7 +71,7 @@ def recipe_for(
     start = {**RECIPES, **(instead or {})}[name]
     recipe = replace(with_features(start, n_features, **features), seed=seed)
     free = {AUTO: tuple(name for name in recipes.CHOOSABLE if name != "representation"), DENSITY: recipes.CHOOSABLE}
-    return recipes.Automatic(recipe, free[name]) if name in free else recipe
+    return recipes.Automatic(recipe, free[name]) if name in free and name not in (instead or {}) else recipe
 
 
 def recipe_words(name: str) -> str:

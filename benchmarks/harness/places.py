@@ -15,3 +15,5 @@ TRIED = ROOT / "build" / "benchmarks"  # results and pictures of quick runs
 SHARED_DATA = Path(os.environ.get("QML_LIGHTNING_DATA", "").partition(os.pathsep)[0] or ROOT.parent / "shared" / "data")
 # Figures of the paper and of other programs, with their sources.
 PUBLISHED: dict[str, Any] = json.loads((ROOT / "benchmarks" / "published.json").read_text(encoding="utf-8"))
+# How tables for readers name the paper.
+CITED, SHORT = "Browning et al. 2022", "Browning et al."

@@ -12,10 +12,7 @@ from ..harness.tables import table
 from ..rooms import BENCHMARKS
 from .links import link
 
-OTHERS = (
-    "Times of kernelforge, OQML, GPR, sGDML, TorchANI and MACE were measured on the same machine as ours. All other "
-    "figures of other methods are as published, on other machines."
-)
+MEASURED_HERE = ("kernelforge", "OQML", "GPR", "sGDML", "TorchANI", "MACE")  # programs whose times are ours
 
 
 def first_screen(page: Path) -> str:
@@ -42,7 +39,19 @@ def _table(page: Path, wanted: Callable[[Headline], bool]) -> str:
     )
     head = ["", "this package, with the result file", "for comparison"]  # three columns fit on a phone
     accuracy_first = [cells for _, cells in sorted(rows, key=lambda row: row[0])]
-    return f"{table(head, accuracy_first, aligned=False)}\n\nMeasured on {where or 'nothing'}. {OTHERS}"
+    times = " ".join(cells[-1] for timing, cells in rows if timing)
+    made = table(head, accuracy_first, aligned=False)
+    return f"{made}\n\nMeasured on {where or 'nothing'}. {_others(times)}"
+
+
+def _others(times: str) -> str:
+    """Where the figures of other programs come from. `times`: the cells of times, whose programs are named."""
+    named = [name for name in MEASURED_HERE if name in times]
+    if not named:
+        return "Figures of other methods are as published."
+    listed = " and ".join(filter(None, (", ".join(named[:-1]), named[-1])))
+    same = f"Times of {listed} were measured on the same machine as ours."
+    return f"{same} Other figures of other methods are as published."
 
 
 def headlines(benchmark: Benchmark) -> list[Headline]:

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Comparison, Entry, Headline, Options
-from ..harness.drawing import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY, legend_above, log_axis, panels
+from ..harness.drawing import BLUE, GREEN, GREY, ORANGE, RED, log_axis, panels, title
 from ..harness.entries import grouped
 from ..harness.models import load
-from ..harness.places import PUBLISHED
+from ..harness.places import PUBLISHED, SHORT
 from ..harness.systems import NEEDS, SYSTEMS, system, untrained
 from ..harness.tables import digits, table
 from ..harness.timing import best_of, product_rate
@@ -22,6 +22,7 @@ PAPER: dict[str, dict[str, float]] = PUBLISHED["prediction"]["systems"]
 OURS = "qml-lightning"
 # Most frames that a peer is asked for at once, by how long it takes.
 PEERS = {"kernelforge": 5, "sgdml": 1000, "quippy": 50, "torchani": 1000, "mace": 100}
+SHOWN = "1000 aspirin"  # system of the README
 TITLES = {"sgdml": "sGDML", "torchani": "TorchANI", "mace": "MACE"}  # peers that the README names
 ONE_MOLECULE = ("kernelforge", "sgdml", "quippy")  # made for one molecule, or too slow for anything else
 SECONDS = 300
@@ -126,33 +127,36 @@ def _by_operations(entries: list[Entry]) -> str:
 
 
 def draw(entries: list[Entry]) -> Any:
+    """A panel for each system and a row for each program: a dot with its number."""
     rows = _rows(entries)
     programs = [name for name in rows if any("failed" not in entry for entry in rows[name].values())]
     names = [name for name in SYSTEMS if any(name in rows[program] for program in programs)]
-    figure, (axis,) = panels(1, width=7.0, height=3.4)
     paper = [f"paper, RTX 3080, {n}" for n in ("16384", "32768")]
-    colours = [BLUE, SKY, GREEN, RED, PURPLE, "#8C6D31", "black"]
-    width = 0.85 / (len(programs) + 2)
-    series = [(name, {k: e["us_per_atom"] for k, e in rows[name].items() if "failed" not in e}) for name in programs]
-    series += [(name, {k: v[name[-5:]] for k, v in PAPER.items()}) for name in paper]
-    for number, (name, values) in enumerate(series):
-        at = [n for n, one in enumerate(names) if one in values]
-        published = name in paper
-        colour = (ORANGE if name.endswith("16384") else GREY) if published else colours[number % len(colours)]
-        aside = (number - (len(series) - 1) / 2) * width
-        bars = [values[names[n]] for n in at]
-        style = {"color": colour, "alpha": 0.6 if published else 1}
-        axis.bar([n + aside for n in at], bars, width * 0.92, label=name, **style)
-        for n, one in enumerate(names):
-            if "failed" in rows.get(name, {}).get(one, {}):
-                axis.annotate("failed", (n + aside, 0.01), xycoords=("data", "axes fraction"), rotation=90, fontsize=6,
-                              ha="center", va="bottom", color=colour)  # fmt: skip
-    log_axis(axis.yaxis)
-    axis.set_xticks(range(len(names)), [name.replace("1000 ", "1000\n") for name in names])
-    axis.grid(axis="x", visible=False)
-    axis.tick_params(axis="x", length=0)
-    axis.set_ylabel("energies and forces / µs per atom")
-    legend_above(figure, axis, 4)
+    figure, axes = panels(len(names), width=7.0, height=1.9, columns=min(4, len(names)), sharex=True, sharey=True)
+    for number, (axis, name) in enumerate(zip(axes, names, strict=True)):
+        for at, program in enumerate([*programs, *paper]):
+            published = program in paper
+            entry = rows.get(program, {}).get(name, {})
+            value = PAPER.get(name, {}).get(program[-5:]) if published else entry.get("us_per_atom")
+            if value is None:
+                if "failed" in entry:
+                    axis.annotate("failed", (0.5, at), xycoords=("axes fraction", "data"), va="center", ha="center",
+                                  fontsize=6, color=RED)  # fmt: skip
+                continue
+            colour = ORANGE if published else BLUE if program.startswith(OURS) else GREEN
+            axis.scatter([value], [at], s=20, color=colour, zorder=3)
+            beside = {"xytext": (4, 0), "textcoords": "offset points", "va": "center", "fontsize": 6, "color": GREY}
+            axis.annotate(digits(value), (value, at), **beside)
+        axis.tick_params(axis="y", length=0, labelsize=6.5)
+        title(axis, name)
+        if number >= len(names) - 4:
+            axis.set_xlabel("µs per atom")
+            axis.xaxis.set_tick_params(labelbottom=True)
+    words = [program.replace(OURS, "this work").replace(" features", "") for program in programs]
+    axes[0].set_yticks(range(len(words) + len(paper)), [TITLES.get(word, word) for word in words] + paper)
+    axes[0].set_ylim(len(words) + len(paper) - 0.4, -0.9)
+    axes[0].set_xlim(1, 200_000)
+    log_axis(axes[0].xaxis, (1, 100, 10_000))
     return figure
 
 
@@ -160,17 +164,14 @@ def headline(entries: list[Entry]) -> list[Headline]:
     wanted = {"n_features": 16384, "program": OURS}
     there = {entry[CELL]["system"]: entry for (n, program), members in grouped(entries, *wanted).items()
              for entry in members if (n, program) == tuple(wanted.values())}  # fmt: skip
-    names = [name for name in ("1000 aspirin", "MOF", "water") if name in there]
-    if not names:
+    if SHOWN not in there:
         return []
-    here = ", ".join(f"{name} {there[name]['us_per_atom']:.1f}" for name in names)
-    paper = ", ".join(f"{PAPER[name]['16384']:g}" for name in names)
-    peers = {entry[CELL]["program"]: f"{entry['us_per_atom']:.0f}" for entry in entries
-             if entry[CELL]["system"] == names[0] and "us_per_atom" in entry}  # fmt: skip
+    peers = {entry[CELL]["program"]: f"{entry['us_per_atom']:.0f} µs" for entry in entries
+             if entry[CELL]["system"] == SHOWN and "us_per_atom" in entry}  # fmt: skip
     beside = ", ".join(f"{title} {peers[name]}" for name, title in TITLES.items() if name in peers)
-    what = "prediction of energies and forces, 16384 features, FCHL19: µs per atom on two cores"
-    beside = f"{names[0]} on this machine: {beside}; the paper on an RTX 3080: {paper}"
-    return [Headline(what, here, beside, timing=True, first=True)]
+    what = "Prediction of energies and forces per atom (1000 aspirin molecules; 16384 features, FCHL19)"
+    beside = f"{beside}; {SHORT}, on a GPU (RTX 3080), {PAPER[SHOWN]['16384']:g} µs"
+    return [Headline(what, f"{there[SHOWN]['us_per_atom']:.1f} µs", beside, timing=True, first=True)]
 
 
 def compared(entries: list[Entry]) -> list[Comparison]:

@@ -20,15 +20,17 @@ from ..harness.models import (
     recipe_words,
     rmd17_files,
 )
-from ..harness.places import PUBLISHED
+from ..harness.places import CITED, PUBLISHED, SHORT
 from ..harness.tables import table
 
 SIZES = ((16384, "01"), (16384, "02"), (32768, "01"), (131072, "01"))
 MODELS: dict[str, dict[str, list[float]]] = PUBLISHED["rmd17"]["models"]
 PAPER, ACE = "paper, SORF-32768", "linear ACE"
-BEST, SHOWN = "density", ("ethanol", "aspirin")  # recipe and molecules of the README
-ASIDE = 0.14  # of a line, by which ours stand above it and published ones below, so that none hides another
-GREY_MARKS = dict(zip(MODELS, ("X", "D", "^", "s", "v", "<", ">"), strict=True))
+BEST, SHOWN = "density", "aspirin"  # recipe and molecule of the README
+ASIDE, LOWER = 0.1, 0.27  # of a line, by which ours stand above it and published ones below, so that none hides another
+# of published methods in the picture
+SECOND = ("FCHL19 GPR", "sGDML", "MACE")  # on a line of their own
+LETTERS = {"FCHL19 GPR": "R", "sGDML": "S", "linear ACE": "A", "GAP": "G", "NequIP l=3": "N", "MACE": "M"}
 
 
 def cells(options: Options) -> list[Cell]:
@@ -98,22 +100,25 @@ def _verdict(ours: dict[tuple[int, str], dict[str, list[Entry]]]) -> str:
 
 
 def draw(entries: list[Entry]) -> Any:
-    ours = _ours(entries)
-    figure, axes = panels(2, height=3.5, sharey=True)
+    """One row for each molecule: ours and the paper's as dots, other methods as letters. The table has all models."""
+    ours = {recipe: there for (n, recipe), there in _ours(entries).items() if PAPER.endswith(f"-{n}")} or {
+        recipe: there for (_, recipe), there in _ours(entries).items()
+    }
+    figure, axes = panels(2, height=4.3, sharey=True)
     for column, axis in enumerate(axes):
-        for number, (name, model) in enumerate(MODELS.items()):
-            at = [(values[column], RMD17_MOLECULES.index(molecule) + ASIDE) for molecule, values in model.items()]
-            strong = name == PAPER
-            axis.scatter(*zip(*at, strict=True), marker=GREY_MARKS[name], s=26 if strong else 15, label=name,
-                         color=ORANGE if strong else GREY, alpha=1 if strong else 0.55, linewidths=0,
-                         zorder=3 if strong else 2 - number / 10)  # fmt: skip
-        for colour, ((n, recipe), there) in zip((SKY, BLUE, "#003F66", "black"), ours.items(), strict=False):
+        for name, model in MODELS.items():
+            dot, below = name == PAPER, ASIDE + (LOWER if name in SECOND else 0.0)
+            at = [(values[column], RMD17_MOLECULES.index(molecule) + below) for molecule, values in model.items()]
+            letter = "" if dot else f"$\\mathrm{{{LETTERS[name]}}}$"
+            axis.scatter(*zip(*at, strict=True), marker="o" if dot else letter, s=30 if dot else 24,
+                         color=ORANGE if dot else GREY, label=name, linewidths=0, zorder=3 if dot else 2)  # fmt: skip
+        for colour, (recipe, there) in zip((SKY, BLUE), ours.items(), strict=False):
             at = [
-                (mean(found, (ENERGY, FORCE)[column]), RMD17_MOLECULES.index(molecule) - ASIDE)
+                (mean(found, (ENERGY, FORCE)[column]), RMD17_MOLECULES.index(molecule) - 1.5 * ASIDE)
                 for molecule, found in there.items()
             ]
             axis.scatter(*zip(*at, strict=True), marker="o", s=34, color=colour, zorder=4, linewidths=0.6,
-                         edgecolors="white", label=f"this work, {n}{recipe_words(recipe)}")  # fmt: skip
+                         edgecolors="white", label=f"this work{recipe_words(recipe)}")  # fmt: skip
         log_axis(axis.xaxis)
         axis.set_xlabel(("MAE of the energy / meV", "MAE of the forces / meV Å$^{-1}$")[column])
         title(axis, ("Energies", "Forces")[column], "ab"[column])
@@ -129,14 +134,17 @@ def headline(entries: list[Entry]) -> list[Headline]:
         if not set(MODELS[PAPER]) <= set(there):
             continue
         best = recipe == BEST and PAPER.endswith(f"-{n}")
-        words = f"{n} features{recipe_words(recipe)}"
+        words = f"{n} features" + ("" if best else recipe_words(recipe))
         here = _ratios({molecule: _mean_errors(found) for molecule, found in there.items()})
-        what = f"rMD17, {len(MODELS[PAPER])} molecules, {words}: MAE, mean ratio to the paper's SORF-32768"
-        rows.append(Headline(what, here, f"the paper is 1; linear ACE {_ratios(MODELS[ACE])}", first=best))
+        what = (
+            f"Mean error for {len(MODELS[PAPER])} small molecules (rMD17, 1000 training structures each; {words}), "
+            f"divided by that of {CITED} (1 = equal, smaller is better)"
+        )
+        rows.append(Headline(what, here, f"{ACE}: {_ratios(MODELS[ACE])}", first=best))
         if best:
-            what = f"rMD17 {' and '.join(SHOWN)}, 1000 structures, {words}: MAE"
-            beside = "; ".join(f"{name} {_pairs(MODELS[model])}" for name, model in (("the paper", PAPER), (ACE, ACE)))
-            rows.append(Headline(what, _pairs({m: _mean_errors(there[m]) for m in SHOWN}), beside, first=True))
+            what = f"Mean error for {SHOWN} (rMD17, 1000 training structures; {words})"
+            beside = "; ".join(f"{name} {_pair(MODELS[model][SHOWN])}" for name, model in ((SHORT, PAPER), (ACE, ACE)))
+            rows.append(Headline(what, _pair(_mean_errors(there[SHOWN])), beside, first=True))
     return rows
 
 
@@ -149,11 +157,11 @@ def _ratios(errors: Mapping[str, Sequence[float]]) -> str:
     """Mean ratios of energy and force errors to the paper's, over its molecules."""
     pairs = [(errors[molecule], paper) for molecule, paper in MODELS[PAPER].items()]
     energies, forces = (sum(ours[c] / paper[c] for ours, paper in pairs) / len(pairs) for c in (0, 1))
-    return f"{energies:.2f} (energies), {forces:.2f} (forces)"
+    return f"energies {energies:.2f}, forces {forces:.2f}"
 
 
-def _pairs(errors: Mapping[str, Sequence[float]]) -> str:
-    return " and ".join(f"{errors[m][0]:.2g} meV, {errors[m][1]:.1f} meV/Å" for m in SHOWN)
+def _pair(errors: Sequence[float]) -> str:
+    return f"{errors[0]:.2g} meV, {errors[1]:.1f} meV/Å"
 
 
 def compared(entries: list[Entry]) -> list[Comparison]:

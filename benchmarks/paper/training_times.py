@@ -128,29 +128,31 @@ def draw(entries: list[Entry]) -> Any:
     cases = _by_case(entries)
     figure, axes = panels(len(cases), height=2.6, columns=min(2, len(cases)))
     for letter, axis, ((molecule, n), there) in zip("abcd", axes, cases.items(), strict=False):
-        bars = [(m, e.get("seconds"), GREEN if m in PEERS else BLUE) for m, e in there.items()]
+        rows = [(m, e.get("seconds"), GREEN if m in PEERS else BLUE) for m, e in there.items()]
         if n == 1000:
-            bars += [(m.removeprefix("paper, "), s[molecule], ORANGE) for m, s in PAPER.items()]
-        axis.barh(range(len(bars)), [s or math.nan for _, s, _ in bars], color=[c for *_, c in bars], height=0.65)
-        for at, (name, seconds, _) in enumerate(bars):
-            _beside_bar(axis, at, seconds, "" if seconds else _why_not(there[name]))
-        axis.set_yticks(range(len(bars)), [name for name, *_ in bars], fontsize=6)
-        axis.set_ylim(len(bars) - 0.5, -0.5)
-        axis.grid(axis="y", visible=False)
+            rows += [(m.removeprefix("paper, "), s[molecule], ORANGE) for m, s in PAPER.items()]
+        seconds_of, colours = [s or math.nan for _, s, _ in rows], [c for *_, c in rows]
+        axis.scatter(seconds_of, range(len(rows)), color=colours, s=22, zorder=3)
+        for at, (name, seconds, _) in enumerate(rows):
+            _beside_dot(axis, at, seconds, "" if seconds else _why_not(there[name]))
+        axis.set_yticks(range(len(rows)), [name for name, *_ in rows], fontsize=6)
+        axis.set_ylim(len(rows) - 0.5, -0.5)
+        axis.tick_params(axis="y", length=0)
+        axis.margins(x=0.18)
         log_axis(axis.xaxis)
-        axis.margins(x=0.12)
         axis.set_xlabel("training / s")
         title(axis, f"{n} {molecule}", letter)
     marks = [("this work", BLUE), ("peers, same machine", GREEN), ("paper, its machines", ORANGE)]
-    figure.legend([figure.axes[0].barh([0], [0], color=colour) for _, colour in marks], [name for name, _ in marks],
-                  loc="outside upper center", ncols=3)  # fmt: skip
+    dots = [figure.axes[0].scatter([], [], color=colour, s=22) for _, colour in marks]
+    figure.legend(dots, [name for name, _ in marks], loc="outside upper center", ncols=3)
     return figure
 
 
-def _beside_bar(axis: Any, at: int, seconds: float | None, why_not: str) -> None:
-    """Write the number at the end of a bar, or at the axis the reason why there is no bar."""
+def _beside_dot(axis: Any, at: int, seconds: float | None, why_not: str) -> None:
+    """Write the number beside a dot, or at the axis the reason why there is none."""
     place, across = ((0.0, at), ("axes fraction", "data")) if seconds is None else ((seconds, at), "data")
-    axis.annotate(digits(seconds) if seconds else why_not, place, xycoords=across, xytext=(2, 0), va="center",
+    beside = (2, 0) if seconds is None else (5, 0)
+    axis.annotate(digits(seconds) if seconds else why_not, place, xycoords=across, xytext=beside, va="center",
                   textcoords="offset points", fontsize=6, color=RED if seconds is None else GREY)  # fmt: skip
 
 
@@ -166,10 +168,10 @@ def headline(entries: list[Entry]) -> list[Headline]:
     there = {m: e for m, e in _by_case(entries).get(("ethanol", 1000), {}).items() if "failed" not in e}
     if OURS[0] not in there:
         return []
-    others = ", ".join(f"{name} {entry['seconds']:.0f} s" for name, entry in there.items() if name != OURS[0])
-    what = "training on 1000 ethanol structures with forces, 16384 features"
+    others = ", ".join(f"{entry['seconds']:.0f} s ({name})" for name, entry in there.items() if name in OURS[1:])
+    what = "Training on energies and forces of 1000 ethanol structures (16384 features)"
     here = f"{there[OURS[0]]['seconds']:.0f} s"
-    return [Headline(what, here, f"{others}, all on this machine", timing=True, first=True)]
+    return [Headline(what, here, f"with full kernels, in this package: {others}", timing=True, first=True)]
 
 
 def compared(entries: list[Entry]) -> list[Comparison]:

@@ -15,7 +15,7 @@ import pytest
 from places import ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-RUN, SHOWN = ("python", "sh"), ("text",)
+RUN, SHOWN = ("python", "sh"), ("text", "formula", "output")  # not "math", which GitHub reads as LaTeX
 FENCE = re.compile(r"^```(\S*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 MAKE = re.compile(r"^\s*make\s+([\w-]+)", re.MULTILINE)
@@ -50,7 +50,7 @@ pages = pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_every_block_is_run_or_marked_as_text(page):
     for block in _blocks(page):
         assert block.language in RUN + SHOWN, (
-            f"{_name(page)}:{block.line}: mark it python or sh, or text to only show it"
+            f"{_name(page)}:{block.line}: mark it python or sh; formula, output or text is only shown"
         )
 
 

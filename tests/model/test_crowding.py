@@ -16,8 +16,8 @@ from kernel_tables import ON_CPU
 from qml_lightning import fit, load, structures_from_ase
 from qml_lightning.errors import InputError, ModelError
 from qml_lightning.kernels.native.predictor import NativePredictor
-from qml_lightning.model.compression import MARGINS, STRENGTHS, best_pair, with_crowding
 from qml_lightning.model.crowding import REACH, WIDTH, Crowding
+from qml_lightning.model.crowding_fit import MARGINS, STRENGTHS, best_pair, with_crowding
 from qml_lightning.study.vibrations import hessian
 from small_models import crystals, molecules, recipe
 from structures_for_tests import rattled

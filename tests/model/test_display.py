@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from qml_lightning import evaluate, exact, fit
+from qml_lightning import evaluate, exact, fit, recipes
+from qml_lightning.atoms.structures import Labels
 from small_models import SMALL, crystals, molecules
 
 
@@ -23,6 +24,17 @@ def test_each_is_one_short_line(shown):
         assert repr(value).startswith(f"{type(value).__name__}(")
         assert "\n" not in repr(value)
         assert len(repr(value)) < 200
+
+
+def test_labels_and_a_free_recipe_are_one_line_too(shown):
+    data = shown[2]
+    assert repr(data.labels) == "Labels(energies of 12 structures, forces of 48 atoms, stress of 12 structures)"
+    assert repr(Labels()) == "Labels(none)"
+    automatic = recipes.Automatic(recipes.DEFAULT, free=("ridge", "sigma"))
+    assert repr(automatic).startswith("Automatic(ridge, sigma from the data, Recipe(")
+    assert "\n" not in repr(automatic)
+    assert "<td" in automatic._repr_html_()
+    assert "ridge, sigma" in automatic._repr_html_()
 
 
 def test_the_line_has_what_one_asks_first(shown):

@@ -11,6 +11,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from ase import Atoms
+from ase.build import bulk
 from ase.calculators.lj import LennardJones
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.image import imread
@@ -20,14 +22,15 @@ from qml_lightning import evaluate, fit
 from qml_lightning.api import header_of
 from qml_lightning.cli import main
 from qml_lightning.model.predictor import Prediction
-from qml_lightning.report import model_page as pages
+from qml_lightning.report import model_page as report_page
 from qml_lightning.report.card import model_card
 from qml_lightning.report.drawing import curves, ranges
+from qml_lightning.report.figure_pages import pages
 from qml_lightning.report.figures import draw
 from qml_lightning.report.model_page import model_page
 from qml_lightning.report.points import compared, plots
 from qml_lightning.report.summary import write_report
-from qml_lightning.report.viewer import viewed, viewer_dataset, viewer_script
+from qml_lightning.report.viewer import arrows, viewed, viewer_dataset, viewer_script
 from small_models import SMALL, crystals, labelled, molecules
 
 SELECTED = "document.getElementById('selected').textContent"
@@ -226,10 +229,19 @@ def test_names_from_files_are_not_html(judged):
 
 
 def test_without_chemiscope_the_page_says_what_is_missing(judged, monkeypatch):
-    monkeypatch.setattr(pages, "viewer_script", lambda: None)
+    monkeypatch.setattr(report_page, "viewer_script", lambda: None)
     page = model_page(*judged, header_of(judged[0]))
     assert "qml-lightning[report]" in page
     assert len(page) < 300_000
+
+
+CURVE = {
+    "models": [
+        {"features": 8, "structures": n, "seed": 0, "energy_mae": 1 / n, "forces_mae": 2 / n} for n in (2, 4, 8)
+    ],
+    "advice": "More data would help.",
+}
+RIDGES = {"solution": {"ridges": [{"ridge": 10.0**-k, "left_out": 1.0 + 0.01 * k} for k in (5, 7, 9)]}}
 
 
 @pytest.mark.parametrize("kinds", [("forces", "stress"), ()])
@@ -238,6 +250,31 @@ def test_the_figure_has_a_panel_for_each_label_and_clips_no_text(judged, kinds):
     left_out = dict.fromkeys({"forces", "stress"} - set(kinds))
     figure = draw(replace(data, labels=replace(data.labels, **left_out)), prediction)
     assert len(figure.axes) == 2 + 2 * len(kinds)
+    not_clipped(figure)
+
+
+def test_figures_show_what_the_page_shows(judged):
+    _, data, prediction = judged
+    names = ["", "errors", "groups", "ridge", "learning"]
+    error = (prediction.forces - data.labels.forces).abs().max(1).values
+    sure = replace(prediction, force_uncertainty=error)
+    made = pages(data, sure, provenance=RIDGES, curve=CURVE)
+    assert list(made) == [*names[:3], "uncertainty", *names[3:]]
+    assert [len(figure.axes) for figure in made.values()] == [6, 2, 3, 2, 1, 2]
+    for figure in made.values():
+        not_clipped(figure)
+    bars = made["errors"].axes[0].patches
+    assert sum(bar.get_height() for bar in bars) <= 30
+    assert made["errors"].axes[0].get_ylabel() == "number of atoms"
+    x, y = made["learning"].axes[0].get_lines()[0].get_data()
+    assert list(zip(x, y)) == [(2, 500.0), (4, 250.0), (8, 125.0)]
+    assert min(made["ridge"].axes[0].get_lines()[0].get_ydata()) == 1.0
+    alone = replace(data, groups=None, labels=replace(data.labels, forces=None, stress=None))
+    assert list(pages(alone, prediction)) == [""]
+
+
+def not_clipped(figure):
+    """No text stands out of the figure."""
     canvas = FigureCanvasAgg(figure)
     canvas.draw()
     box, (width, height) = figure.get_tightbbox(canvas.get_renderer()), figure.get_size_inches()
@@ -257,6 +294,11 @@ def test_commands_write_pages_and_figures(tmp_path, monkeypatch, capsys):
     assert main(["report", "m.safetensors", "test.extxyz", "-o", "r.html", "--png", "r.png", "--pdf", "r.pdf"]) == 0
     assert (tmp_path / "r.png").read_bytes().startswith(b"\x89PNG")
     assert (tmp_path / "r.pdf").read_bytes().startswith(b"%PDF")
+    assert (tmp_path / "r-errors.png").read_bytes().startswith(b"\x89PNG")
+    assert b"/Count 2" in (tmp_path / "r.pdf").read_bytes()  # pages
+    (tmp_path / "r.png").unlink()
+    assert main(["report", "m.safetensors", "test.extxyz", "--png", "r.png"]) == 2
+    assert "r-errors.png exists" in capsys.readouterr().err
     assert b"/Subtype /Type3" not in (tmp_path / "r.pdf").read_bytes()  # journals refuse such fonts
     assert main(["evaluate", "m.safetensors", "test.extxyz", "--report", "e.html"]) == 0
     assert content((tmp_path / "e.html").read_text()) == content((tmp_path / "r.html").read_text())
@@ -272,8 +314,7 @@ def test_a_report_of_a_model_with_a_committee_tells_uncertainties_times_and_a_le
 
     data = molecules(4, seed=50)
     write_extxyz("test.extxyz", data.structures, energies=data.labels.energies, forces=data.labels.forces)
-    models = [{"features": 8, "structures": n, "seed": 0, "energy_mae": 1 / n, "forces_mae": 2 / n} for n in (2, 4, 8)]
-    (tmp_path / "curve.json").write_text(json.dumps({"models": models, "advice": "More data would help."}))
+    (tmp_path / "curve.json").write_text(json.dumps(CURVE))
     assert main(["report", "m.safetensors", "test.extxyz", "-o", "r.html", "--curve", "curve.json"]) == 0
     page = (tmp_path / "r.html").read_text().partition('id="report-data"')[0]
     for words in ("Uncertainty against error", "µs per atom", "More data would help.", "8 features"):
@@ -292,31 +333,42 @@ def test_no_kind_of_points_hides_the_others_in_a_figure(judged):
     assert len({second for first, second in pairwise(shapes) if first != second}) == 2
 
 
-@needs_browser
-def test_no_atom_is_cut_by_the_edge_of_the_3d_view(tab, tmp_path):
-    """A chain of carbon that is 14 Å long: its view has empty margins."""
-    from ase import Atoms
+CARBON = bulk("C", "fcc", a=3.6, cubic=True)
+CHAIN = Atoms("C12", [[0, 1.3 * k, 0] for k in range(12)])
+SHAPES = {  # a chain that is 14 Å long, and cells: a cube, a slab with much vacuum, a long and lean one
+    "chain": CHAIN,
+    "cube": CARBON * 2,
+    "slab": Atoms("C4", CARBON.positions, cell=[3.6, 3.6, 20.0], pbc=[True, True, False]),
+    "lean": CARBON * (8, 1, 1),
+}
 
-    chain = Atoms("C12", [[0, 1.3 * k, 0] for k in range(12)])
-    data = labelled([chain, chain], LennardJones())
+
+@needs_browser
+@pytest.mark.parametrize("name", SHAPES)
+def test_structures_and_cells_fill_the_3d_view_and_are_not_cut(tab, tmp_path, name):
+    data = labelled([SHAPES[name]] * 2, LennardJones())
     potential = fit(molecules(8), SMALL)
-    page = tmp_path / "chain.html"
+    page = tmp_path / "shape.html"
     potential = replace(potential, trained_on=None)
     page.write_text(model_page(potential, data, evaluated(data), header_of(potential)))
     tab.open(page)
     tab.wait("document.body.dataset.ready === 'viewer'")
     tab.value("document.getElementById('explorer').scrollIntoView()")
     time.sleep(1.5)
-    tab.picture(tmp_path / "chain.png")
+    tab.picture(tmp_path / "shape.png")
     x, y, w, h = tab.value(
         "(() => { const b = document.getElementById('viewer').getBoundingClientRect();"
         "return [b.left, b.top, b.width, b.height]; })()"
     )
-    seen = imread(tmp_path / "chain.png")[round(y + 50) : round(y + h - 8), round(x + 8) : round(x + w - 8), :3]
-    ink = np.flatnonzero((np.abs(seen - seen[-1, 0]).sum(2) > 0.2).any(0))
-    assert len(ink) > 0.4 * w, "the chain fills the view"
-    assert ink.min() > 5
-    assert ink.max() < seen.shape[1] - 5
+    seen = imread(tmp_path / "shape.png")[round(y + 8) : round(y + h - 8), round(x + 8) : round(x + w - 8), :3]
+    paper = np.median(seen, (0, 1))
+    seen[:50, -60:] = paper  # buttons of the view
+    drawn = np.abs(seen - paper).sum(2) > 0.2
+    across, up = (np.flatnonzero(drawn.any(axis)) for axis in (0, 1))
+    assert max(np.ptp(across) / w, np.ptp(up) / h) > 0.75, "it fills the view"
+    assert min(across.min(), up.min()) > 0
+    assert across.max() < seen.shape[1] - 1
+    assert up.max() < seen.shape[0] - 1
 
 
 @needs_browser
@@ -363,6 +415,18 @@ def test_a_click_on_a_point_and_the_arrow_keys_change_the_structure_that_is_show
     assert tab.problems == []
 
 
+def click_on(tab, k):
+    """Click on a point of the plot once the page no longer moves."""
+    found = tab.value(
+        "new Promise((done) => { const plot = document.getElementById('plot'); let before = null, still = 0;"
+        "plot.scrollIntoView({ behavior: 'instant' }); const timer = setInterval(() => {"
+        "const box = plot.getBoundingClientRect(); still = box.top === before ? still + 1 : 0; before = box.top;"
+        "if (still < 4) return; clearInterval(timer); const p = qmlReport.places();"
+        f"done([box.left + p.x[{k}], box.top + p.y[{k}]]); }}, 100); }})"
+    )
+    tab.click(*found)
+
+
 @needs_browser
 def test_a_button_of_the_worst_structures_shows_one_and_a_tab_shows_forces(report, tab):
     tab.open(report)
@@ -374,17 +438,47 @@ def test_a_button_of_the_worst_structures_shows_one_and_a_tab_shows_forces(repor
     assert tab.value("qmlReport.places().x.length") == 120
     assert "values" in tab.value("document.getElementById('legend').textContent")
     # a force that is clicked is told with its atom, until another plot is shown
-    tab.value("document.getElementById('plot').scrollIntoView()")
-    found = tab.value(
-        "(() => { const box = document.getElementById('plot').getBoundingClientRect(), p = qmlReport.places();"
-        "return [box.left + p.x[7], box.top + p.y[7]]; })()"
-    )
-    tab.click(*found)
+    click_on(tab, 7)
     tab.wait("document.getElementById('selected').textContent.includes('this point')")
-    assert re.search(r"atom \d+ \((Cu|Au)\): reference", tab.value(SELECTED))
-    tab.value("document.querySelector('button[data-plot=\"0\"]').click()")
+    point = tab.value("qmlReport.state.point")  # that one, or another at the same place
+    assert re.search(
+        rf"atom {point // 3 % 4} \((Cu|Au)\), component {'xyz'[point % 3]}: reference", tab.value(SELECTED)
+    )
+    # its atom is marked in the 3D view, and the forces are shown there as arrows
+    tab.wait("qmlView.marks() === 1")
+    tab.value("document.getElementById('arrows').click()")
+    tab.wait("qmlView.marks() > 4")
+    tab.value("document.getElementById('arrows').click()")
+    tab.value("document.querySelector('button[data-plot=\"2\"]').click()")
     assert "this point" not in tab.value(SELECTED)
+    click_on(tab, 9)
+    tab.wait("document.getElementById('selected').textContent.includes('this point')")
+    assert re.search(r"this pointcomponent (xx|yy|zz|yz|xz|xy): reference", tab.value(SELECTED))
     assert tab.problems == []
+
+
+def test_components_and_arrows_are_those_of_the_forces(judged):
+    _, data, prediction = judged
+    plot = plots(data, prediction)[1]
+    k = 3 * 11 + 2
+    assert plot["axes"][plot["axis"][k]] == "z"
+    assert plot["x"][k] == pytest.approx(float(data.labels.forces[11, 2]), abs=1e-5)
+    some = plots(data, prediction, most=40)[1]
+    whole = data.labels.forces.numpy()[np.array(some["structure"]) * 4 + np.array(some["atom"]), np.array(some["axis"])]
+    assert some["x"] == pytest.approx(whole, abs=1e-5)
+    drawn = arrows(data, prediction, [2])
+    lengths = np.linalg.norm(np.reshape(drawn["predicted"][0], (-1, 3)), axis=1)
+    assert lengths == pytest.approx(1e3 * prediction.forces[8:12].norm(dim=1).numpy(), abs=2)
+
+
+def test_the_title_names_the_data_and_the_training_set_stands_below(judged):
+    potential, data, prediction = judged
+    data = replace(data, source=replace(data.source, name="hot.extxyz"))
+    header = header_of(potential)
+    header["provenance"]["data"] = {"name": "cold.extxyz"}
+    page = model_page(potential, data, prediction, header)
+    assert "<h1>hot.extxyz: errors of a QML-Lightning potential</h1>" in page
+    assert "the model was trained on 10 structures of cold.extxyz" in page
 
 
 def test_a_card_names_the_smallest_uncertainties_only_where_they_are_not_zero(judged):

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..machine.display import one_line
-from ..machine.waits import sent
+from ..machine.transfers import sent
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -119,6 +119,11 @@ class Labels:
     energies: Tensor | None = None  # (structures,)
     forces: Tensor | None = None  # (atoms, 3)
     stress: Tensor | None = None  # (structures, 3, 3)
+
+    def __repr__(self) -> str:
+        known = {kind: getattr(self, kind) for kind in self.kinds}
+        values = [f"{kind} of {len(x):,} {'atoms' if kind == 'forces' else 'structures'}" for kind, x in known.items()]
+        return one_line("Labels", values or ["none"])
 
     def select(self, index: Tensor, offsets: Tensor) -> Labels:
         """Labels of the structures at `index`; `offsets` are those of the whole batch."""

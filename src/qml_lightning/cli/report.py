@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from ..errors import InputError
-from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from .options import Data, DataOptions, Debug, Json, MachineOptions, ModelFile, Overwrite, spread
 from .overlap import shared_note
 from .portions import evaluate_all
 from .screen import note, notes, show, show_json, teaching
@@ -19,7 +19,8 @@ HELP = teaching(
 
 The page has the errors by label, element and group, plots of predictions against references that are linked with a 3D
 view of the structures (with the package chemiscope: pip install "qml-lightning\\[report]"), the worst structures, the
-trials behind the recipe, and the card of the model. --png and --pdf write a figure of the same for a paper.
+trials behind the recipe, and the card of the model. --pdf writes figures of the same for a paper, one to a page; --png
+writes each to a file of its own (figure.png, figure-errors.png, …).
 
 [bold]Examples[/bold]
 
@@ -34,13 +35,13 @@ trials behind the recipe, and the card of the model. --png and --pdf write a fig
 
 @spread
 def command(
-    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
-    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    model: ModelFile,
+    data: Data,
     reading: DataOptions,
     machine: MachineOptions,
     output: Annotated[Path | None, Option("--output", "-o", help="Page to write, .html.", metavar="FILE")] = None,
-    png: Annotated[Path | None, Option(help="Figure for a paper as pixels.", metavar="FILE")] = None,
-    pdf: Annotated[Path | None, Option(help="Figure for a paper as lines.", metavar="FILE")] = None,
+    png: Annotated[Path | None, Option(help="Figures for a paper as pixels, one to a file.", metavar="FILE")] = None,
+    pdf: Annotated[Path | None, Option(help="Figures for a paper as lines, one to a page.", metavar="FILE")] = None,
     curve: Annotated[
         Path | None, Option(help="Show the learning curve that `learning-curve -o FILE` wrote, .json.", metavar="FILE")
     ] = None,
@@ -59,14 +60,14 @@ def command(
         if path is not None and path.suffix.lower() != ending:
             raise InputError(f"Wanted a name that ends in {ending}, got {path}.")
         if path is not None:
-            check_report(path, overwrite=overwrite)
+            check_report(path, overwrite=overwrite, further=True)
             reading.refuse_as_output([*data, str(model)], path)
     known = None if curve is None else read_curve(curve)
     predictor = machine.predictor(model)
     dataset = reading.suited_to(predictor.potential).load(data)
     metrics, prediction, seconds = evaluate_all(predictor, dataset, for_report=True)
-    for path in files:
-        write_report(path, predictor.potential, dataset, prediction, overwrite=overwrite, curve=known, seconds=seconds)
+    options: Any = {"overwrite": overwrite, "curve": known, "seconds": seconds}
+    files = [one for path in files for one in write_report(path, predictor.potential, dataset, prediction, **options)]
     seen = shared_note(predictor.potential, dataset)
     if as_json:
         told = {**metrics_as_json(metrics), "files": [str(path) for path in files], "notes": [seen] if seen else []}

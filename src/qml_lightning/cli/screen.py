@@ -87,8 +87,13 @@ def notes(source: Any) -> None:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]], *, right: Sequence[int] = ()) -> Group:
-    """Table with a title and column headings; the columns numbered in `right` are aligned to the right."""
-    made = Table(box=box.SIMPLE_HEAD, header_style="dim")
+    """Table with a title and column headings; the columns numbered in `right` are aligned to the right.
+
+    Columns of a table that is wider than the terminal move closer together.
+    """
+    longest = [max(len(line) for cell in cells for line in cell.split("\n")) for cells in zip(columns, *rows)]
+    narrow = sum(longest) + 3 * len(columns) + 1 > console().width
+    made = Table(box=box.SIMPLE_HEAD, header_style="dim", padding=0 if narrow else (0, 1), pad_edge=not narrow)
     short = all(len(row[0]) <= NAMES for row in rows)
     for at, name in enumerate(columns):
         whole = at in right or (at == 0 and short)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ..model.metrics import Metrics
     from ..training.plan import Plan
 
+SORT = "represen-\ntation"  # heading, which would make its column wider than most names
+LONG = 10  # letters of a name of a representation in one line
+
 
 def error_table(title: str, metrics: Metrics) -> Group:
     """MAE and RMSE, a line for each kind of label, and for the forces on each element."""
@@ -60,17 +63,17 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group | str]:
     size, judges, kinds = choice["best"]["size"], choice["judges"], choice["best"]["errors"]
     marks = _marks([verdict(trial, choice) for trial in best_trials(choice).values()])
     rows = [
-        (marks[verdict(trial, choice)], name, f"{apart:g}", f"{sigma:g}", f"{rank}", f"{weight:g}",
+        (marks[verdict(trial, choice)], _halved(name), f"{apart:g}", f"{sigma:g}", f"{rank}", f"{weight:g}",
          f"{trial['ridge']:.1e}", *(shown(QUANTITIES[kind], error) for kind, error in trial["errors"].items()))
         for (name, rank, apart, sigma, weight), trial in best_trials(choice).items()
     ]  # fmt: skip
     heads = [heading(QUANTITIES[kind]).replace(" (", "\n(") for kind in kinds]
-    columns = ["", "representation", "bonds\napart", "σ", "rank", "weight", "ridge", *heads]
+    columns = ["", SORT, "bonds\napart", "σ", "rank", "weight", "ridge", *heads]
     # a screen is narrow: what all trials share is told above, and words about a trial below
-    shared = ("representation", "bonds\napart", "rank")
+    shared = (SORT, "bonds\napart", "rank")
     kept = [at for at, name in enumerate(columns) if name not in shared or _varies(rows, at)]
     columns, rows = [columns[at] for at in kept], [tuple(row[at] for at in kept) for row in rows]
-    numbers = [at for at, name in enumerate(columns) if name not in ("representation", "")]
+    numbers = [at for at, name in enumerate(columns) if name not in (SORT, "")]
     more = f" and {judges['more_energies']:,} energies" if judges["more_energies"] else ""
     more += ", apart by group" if choice.get("apart") else ""
     title = (
@@ -79,6 +82,15 @@ def choice_table(choice: dict[str, Any] | None) -> list[Group | str]:
     )
     notes = [f"  {mark} {words}" for words, mark in marks.items() if words]
     return [table(title, columns, rows, right=numbers), "\n".join([*notes, ""])]
+
+
+def _halved(name: str) -> str:
+    """A long name in two lines, broken after the hyphen nearest to its middle."""
+    breaks = [at + 1 for at, letter in enumerate(name) if letter == "-"]
+    if len(name) <= LONG or not breaks:
+        return name
+    at = min(breaks, key=lambda at: abs(2 * at - len(name)))
+    return f"{name[:at]}\n{name[at:]}"
 
 
 def _marks(words: Sequence[str]) -> dict[str, str]:

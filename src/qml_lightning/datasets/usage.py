@@ -19,8 +19,8 @@ ANOTHER = re.compile(
     re.IGNORECASE,
 )
 OPTION = {"energies": "energy", "forces": "forces"}
-# Names in a note, at most.
-NAMED = 8
+# Names in a note, at most; words before them.
+NAMED, NOT_READ = 8, "; not read: "
 
 
 def looks_like(kind: str, key: str) -> bool:
@@ -44,9 +44,20 @@ def refuse_ignored(name: str, kind: str, found: Iterable[str]) -> None:
 
 def usage_note(keys: Mapping[str, str], unused: Iterable[str]) -> tuple[str, ...]:
     """One note with the arrays that are read as labels and those that are not; none if all are read."""
-    unused = sorted(unused, key=str.lower)
+    unused = sorted(unused, key=lambda name: (not _like_any(name), name.lower()))  # what may matter comes first
     if not unused:
         return ()
     more = f" and {len(unused) - NAMED} more" if len(unused) > NAMED else ""
     read = ", ".join(keys.values()) or "no labels"
-    return (f"read {read}; not read: {', '.join(unused[:NAMED])}{more}",)
+    return (f"read {read}{NOT_READ}{', '.join(unused[:NAMED])}{more}",)
+
+
+def is_plain(note: str) -> bool:
+    """Whether a note only tells what was read, and no array that was left out looks like a label."""
+    read, found, unused = note.partition(NOT_READ)
+    return bool(found) and not read.endswith("read no labels") and not any(map(_like_any, unused.split(", ")))
+
+
+def _like_any(key: str) -> bool:
+    name = key.partition(" (")[0]  # a key of a calculator says so in brackets
+    return "stress" in name.lower() or "virial" in name.lower() or any(looks_like(kind, name) for kind in LOOKS_LIKE)

@@ -43,7 +43,7 @@ class Finding:
 
 
 def check_model(model: Model, atoms: Atoms | None = None) -> list[Finding]:
-    """Outcomes of all checks; those of a structure only if one is given."""
+    """Results of all checks. Checks that need a structure are made only if one is given."""
     predictor = model.on(precision="float64")
 
     def energy(one: Atoms) -> float:

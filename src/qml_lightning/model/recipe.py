@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..linear.compensated import ACCUMULATIONS, Accumulation
 from ..machine.display import facts_html, one_line
 from .features import FeatureSettings, Method
-from .fields import check_fields
+from .field_checks import check_fields
 from .representations import DEFAULT as DEFAULT_REPRESENTATION
 from .representations import PRESETS, Representation, representation_as_dict, representation_from_dict
 from .representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES
@@ -199,6 +199,12 @@ class Automatic:
 
     start: Recipe
     free: tuple[str, ...] = CHOOSABLE
+
+    def __repr__(self) -> str:
+        return one_line("Automatic", [f"{', '.join(self.free) or 'nothing'} from the data", repr(self.start)])
+
+    def _repr_html_(self) -> str:
+        return facts_html("Automatic", {"chosen from the data": ", ".join(self.free), **self.start.facts()})
 
     def check(self) -> None:
         """Raise an InputError if a field is out of range, or if two fields exclude each other."""

@@ -76,8 +76,10 @@ def _committee(about: dict[str, Any] | None) -> str:
     if about is None:
         return ""
     noise, units = about["calibrations"], {"energies": "meV per √atom", "forces": "meV/Å"}
-    least = [f"{1000 * noise[kind]['noise']:.2g} {unit} ({kind})" for kind, unit in units.items()
-             if noise[kind]["noise"] > 0]  # fmt: skip
+    smallest = {kind: noise[kind]["noise"] for kind in units}
+    if of_elements := about.get("of_elements"):  # of forces
+        smallest["forces"] = min(one["noise"] for one in of_elements.values())
+    least = [f"{1000 * smallest[kind]:.2g} {unit} ({kind})" for kind, unit in units.items() if smallest[kind] > 0]
     at_least = f"; the smallest uncertainties are {' and '.join(least)}" if least else ""
     return f"{about['members']} members, for uncertainties{at_least}"
 
@@ -131,7 +133,7 @@ def _solver(solution: dict[str, Any]) -> str:
     if disk is not None:
         gib = {name: f"{disk[name] / GIB:.1f} GiB" for name in ("disk_bytes", "bytes_read", "bytes_written")}
         moved = f"{gib['bytes_read']} read, {gib['bytes_written']} written"
-        return f"direct, out of core: {gib['disk_bytes']} on disk, {moved}"
+        return f"disk: {gib['disk_bytes']} of scratch files, {moved}"
     summed = ", compensated float32 products" if solution.get("accumulation") == "compensated" else ""
     if "ranks" in solution:
         return f"direct{summed}, equations by {solution['ranks']['size']} ranks"

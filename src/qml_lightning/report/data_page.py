@@ -59,6 +59,7 @@ def _header(s: Statistics) -> list[str]:
     return [
         f"<h1>{html.escape(s.name)}</h1>",
         paragraph(f"Labels: {kinds}. {', '.join(f'{n:,} {name}' for name, n in s.periodic.items())}.", "soft"),
+        *(paragraph(text, "soft") for text in s.remarks),
         tiles(
             {
                 "structures": f"{s.structures:,}",

@@ -66,6 +66,8 @@ def histogram(
     scale = f'<text x="{LEFT - 5}" y="{y(tallest) + 8:.1f}" text-anchor="end">{tallest:,}</text>'
     axis = f'<path d="M{LEFT} {HEIGHT - BOTTOM}H{WIDTH - RIGHT}" {FAINT}/>'
     name = _below((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 6, label)
+    middle = (TOP + HEIGHT - BOTTOM) / 2
+    name += f'<text transform="translate({LEFT - 10} {middle}) rotate(-90)" text-anchor="middle">number</text>'
     told = caption + (f" {beyond:,} of {len(values):,} values lie beyond the edges." if beyond else "")
     return (
         f'<figure><svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="Histogram: {html.escape(label)}">'
@@ -93,9 +95,9 @@ def ranges(series: Mapping[str, np.ndarray], label: str) -> str:
         return left + (WIDTH - left - RIGHT) * (value - low) / (high - low)
 
     drawn = ""
-    for tick in _log_ticks(low, high, WIDTH - left - RIGHT, LETTER):
+    for tick in log_ticks(low, high, WIDTH - left - RIGHT, LETTER):
         place = x(float(np.log10(tick)))
-        drawn += f'<path d="M{place:.1f} {TOP}V{bottom}" {FAINTER}/>' + _below(place, bottom + 15, _power(tick))
+        drawn += f'<path d="M{place:.1f} {TOP}V{bottom}" {FAINTER}/>' + _below(place, bottom + 15, power_words(tick))
     for at, (name, found) in enumerate(kept.items()):
         y = TOP + ROW * (at + 0.5)
         a, b, middle, c, d = (x(float(value)) for value in found)
@@ -128,8 +130,8 @@ class Axis:
     def ticks(self, wide: float = 0.0) -> list[tuple[float, str]]:
         """Places and labels of round numbers. `wide`: width of a letter on a horizontal axis."""
         length = abs(self.end - self.start)
-        found = _log_ticks(self.low, self.high, length, wide) if self.logarithmic else ticks(self.low, self.high, 5)
-        return [(self.place(value), (_power if self.logarithmic else _short)(value)) for value in found]
+        found = log_ticks(self.low, self.high, length, wide) if self.logarithmic else ticks(self.low, self.high, 5)
+        return [(self.place(value), (power_words if self.logarithmic else _short)(value)) for value in found]
 
 
 def _axis(values: np.ndarray, logarithmic: bool, start: float, end: float) -> Axis:
@@ -199,7 +201,7 @@ def _span(logarithms: np.ndarray) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _log_ticks(low: float, high: float, length: float = HEIGHT - TOP - BOTTOM, wide: float = 0.0) -> list[float]:
+def log_ticks(low: float, high: float, length: float = HEIGHT - TOP - BOTTOM, wide: float = 0.0) -> list[float]:
     """Up to seven round numbers between 10^low and 10^high on an axis of a `length`.
 
     Labels do not overlap: each takes one line of height, or on a horizontal axis (`wide`) the width of its letters.
@@ -217,7 +219,7 @@ def _log_ticks(low: float, high: float, length: float = HEIGHT - TOP - BOTTOM, w
         found = ticks(10.0**low, 10.0**high, 4)
     kept: list[float] = []
     for tick in found[:: -(-len(found) // 7)]:
-        room = (10 + wide * len(_power(tick))) * (high - low) / length
+        room = (10 + wide * len(power_words(tick))) * (high - low) / length
         if not kept or np.log10(tick / kept[-1]) >= room:
             kept.append(tick)
     return kept
@@ -235,7 +237,7 @@ def _short(value: float) -> str:
     return f"{0.0 if abs(value) < 1e-12 else value:.6g}".replace("-", "−")
 
 
-def _power(value: float) -> str:
+def power_words(value: float) -> str:
     """A number for a logarithmic axis: 0.05, 20, but 10⁻⁷ and 2·10⁻⁷."""
     power = int(np.floor(np.log10(value) + 1e-9))
     if -4 < power < 5:

@@ -44,7 +44,7 @@ def draw(data: Dataset, prediction: Prediction, baseline: Baseline | None = None
         for column, plot in enumerate(made):
             _parity(panels[0][column], plot)
             _errors(panels[1][column], plot)
-        figure.align_xlabels()
+        figure.align_labels()
     return figure
 
 
@@ -70,7 +70,12 @@ def _parity(axes: Axes, plot: dict[str, Any]) -> None:
     axes.set_box_aspect(1)  # as wide as the distribution below
     axes.set(xlabel=f"reference ({plot['unit']})", ylabel=f"predicted ({plot['unit']})")
     axes.locator_params(nbins=4)
-    axes.set_title(f"{plot['words']}\nMAE {plot['told']}", fontsize=FONT, loc="left")
+    # each line for itself and by its base: an Å is higher than other letters and would push them out of line
+    axes.set_title(plot["words"], fontsize=FONT, loc="left", pad=5 + 1.35 * FONT)
+    told = f"MAE {plot['told']}"
+    axes.annotate(told, (0, 1), (0, 5), xycoords="axes fraction", textcoords="offset points", va="baseline")
+    axes.xaxis.label.set_verticalalignment("baseline")
+    axes.xaxis.labelpad = 1.2 * FONT
     if len(plot["kinds"]) > 1:
         axes.legend(fontsize=FONT - 1.5, markerscale=4 / size, handletextpad=0.1, borderaxespad=0.2, loc="lower right")
 
@@ -82,7 +87,9 @@ def _errors(axes: Axes, plot: dict[str, Any]) -> None:
     axes.hist(wrong, bins=41, range=(-reach, reach), color=COLOURS[0], linewidth=0)
     axes.set_box_aspect(FLAT)
     axes.axvline(0.0, color=GREY, linewidth=0.7)
-    axes.set(xlabel=f"error ({plot['errorUnit']})", ylabel="values")
+    axes.set(xlabel=f"error ({plot['errorUnit']})", ylabel="number of values")
+    axes.xaxis.label.set_verticalalignment("baseline")
+    axes.xaxis.labelpad = 1.2 * FONT
     if beyond:  # inside the panel: a longer label would push it out of line with the others
         told = f"{1 - beyond:.0%} of\nall values" if beyond > 0.01 else f"{1 - beyond:.1%} of\nall values"
         axes.text(0.99, 0.97, told, transform=axes.transAxes, ha="right", va="top", fontsize=FONT - 1.5)

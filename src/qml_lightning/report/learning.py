@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ..errors import InputError
-from ..model.metrics import SCALES, UNITS, WORDS
 from .drawing import curves
-from .page import paragraph
+from .page import columns, paragraph
+from .series import learning_curves
 
 
 def read_curve(path: Path) -> dict[str, Any]:
@@ -27,32 +25,10 @@ def read_curve(path: Path) -> dict[str, Any]:
 
 
 def learning_part(curve: dict[str, Any] | None) -> str:
-    """Errors against the number of structures, a line for each number of features, and the advice; nothing if unknown.
-
-    Several seeds are shown by their mean.
-    """
+    """Errors against the number of structures, with the advice; nothing if unknown."""
     if curve is None:
         return ""
-    models = curve["models"]
-    many = sorted({one["features"] for one in models})
-    sizes = sorted({one["structures"] for one in models})
-    drawn = ""
-    for quantity in ("energy", "energy_per_atom", "forces", "stress"):
-        if models[0].get(f"{quantity}_mae") is None:
-            continue
-        series = {
-            f"{features:,} features": (
-                np.array(sizes, float),
-                np.array([SCALES[quantity] * _mean(models, quantity, features, n) for n in sizes]),
-            )
-            for features in many
-        }
-        drawn += f"<div>{curves(series, 'training structures', f'{WORDS[quantity]} MAE ({UNITS[quantity]})')}</div>"
     name = curve.get("data", {}).get("name", "")
     told = paragraph(f"Models of {name} with other numbers of structures and features, on structures held out.", "soft")
-    return told + f"<div class=columns>{drawn}</div>" + paragraph(str(curve.get("advice", "")))
-
-
-def _mean(models: list[dict[str, Any]], quantity: str, features: int, structures: int) -> float:
-    own = [one[f"{quantity}_mae"] for one in models if (one["features"], one["structures"]) == (features, structures)]
-    return float(np.mean(own)) if own else float("nan")
+    drawn = columns(*(curves(**vars(one)) for one in learning_curves(curve)))
+    return told + drawn + paragraph(str(curve.get("advice", "")))

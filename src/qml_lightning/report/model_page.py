@@ -13,13 +13,15 @@ import numpy as np
 from ..machine.display import threads_words
 from ..machine.memory import GIB
 from ..model.metrics import WORDS, Metrics, compare, error_lines, heading, shown, with_unit
-from .card import ARROW, QUANTITIES, best_trials, model_card, seconds_words, settings_of, symbol, verdict
+from .card import ARROW, QUANTITIES, best_trials, data_words, model_card, seconds_words, symbol, verdict
 from .drawing import curves
 from .learning import learning_part
 from .page import columns, details, facts, page, paragraph, section, static, table, tiles
 from .points import Compared, compared, origin, plots
-from .spread import by_group, distributions, uncertainty
-from .viewer import viewed, viewer_dataset, viewer_script
+from .reliability import uncertainty
+from .series import ridge_curves
+from .spread import by_group, distributions
+from .viewer import arrows, viewed, viewer_dataset, viewer_script
 
 if TYPE_CHECKING:
     from ..datasets import Dataset
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
     from ..model.predictor import Prediction
 
 WORST = 8  # structures in a table of the worst
+ARROWS = (
+    '<div class="legend"><button id="arrows" aria-pressed="false">Show forces</button><span id="arrow-words" hidden>'
+    '<i style="background:#0072b2"></i>reference <i style="background:#e69f00"></i>predicted</span></div>'
+)
 CLICK = "Click a point to see its structure, or go from one to the next with the arrow keys."
 WITHOUT_VIEWER = (
     "The 3D view was left out: chemiscope was not installed where this page was made "
@@ -48,7 +54,8 @@ def model_page(
     `curve`: content of a file of `learning-curve`. `seconds`: time of the prediction.
     """
     errors, metrics = compared(data, prediction), compare(data.structures, data.labels, prediction)
-    title = f"{header['provenance'].get('data', {}).get('name', '') or 'Model'}: errors of a QML-Lightning potential"
+    split = f":{data.source.split}" if data.source.split else ""
+    title = f"{data.source.name}{split}: errors of a QML-Lightning potential"
     worst = {kind: errors.worst(kind, WORST) for kind in ("energy", "force", "stress", "largest")}
     script = viewer_script()
     made = plots(data, prediction, baseline=potential.baseline)
@@ -56,9 +63,9 @@ def model_page(
     explained = {symbol(z): float(part) for z, part in zip(potential.elements, potential.projection.explained)}
     body = [
         f"<h1>{html.escape(title)}</h1>",
-        paragraph(f"{data.source.name}: {origin(potential, data)}.", "soft"),
+        paragraph(f"{origin(potential, data)}; the model was trained on {_learnt(header['provenance'])}.", "soft"),
         _tiles(metrics),
-        _explorer(made, script is not None),
+        _explorer(made, script is not None, bool(content.get("arrows"))),
         section("Worst structures", _worst(data, errors, worst)),
         section("Errors", columns(_errors(metrics), by_group(data, errors))),
         section("Distributions of errors", distributions(data, prediction, errors)),
@@ -69,12 +76,20 @@ def model_page(
         section("Timings", facts(_timings(header["provenance"], metrics, seconds))),
         section("Model card", facts(model_card(header, explained)), _plan(header["provenance"].get("plan"))),
     ]
-    payload = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("</", "<\\/")
+    payload = json.dumps(content, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     body.append(f'<script type="application/json" id="report-data">{payload}</script>')
     if script is not None:  # as a text, which the script of the page runs later
         text = script.replace("</script", "<\\/script")
         body.append(f'<script type="text/plain" id="chemiscope">{text}</script>')
-    return page(title, body, [static("report.js")])
+    return page(title, body, [static("view.js"), static("report.js")])
+
+
+def _learnt(provenance: dict[str, Any]) -> str:
+    """Name and number of the training structures."""
+    n = provenance.get("structures", 0)
+    return (
+        f"{n:,} {'structure' if n == 1 else 'structures'} of {data_words(provenance.get('data', {})) or 'unknown data'}"
+    )
 
 
 def _timings(provenance: dict[str, Any], metrics: Metrics, seconds: float | None) -> dict[str, str]:
@@ -138,6 +153,7 @@ def _content(
         "facts": {name: values for name, values in words.items() if any(values)},
         "viewed": which,
         "viewer": viewer_dataset(data, errors, which, title) if with_viewer else None,
+        "arrows": arrows(data, prediction, which) if with_viewer else None,
     }
 
 
@@ -145,7 +161,7 @@ def _unit(quantity: str, value: float) -> str:
     return with_unit(quantity, float(value)).replace("-", "−") if np.isfinite(value) else ""
 
 
-def _explorer(made: Sequence[dict[str, Any]], with_viewer: bool) -> str:
+def _explorer(made: Sequence[dict[str, Any]], with_viewer: bool, with_arrows: bool) -> str:
     names = {"energy": "Energies", "forces": "Forces", "stress": "Stress"}
     tabs = "".join(
         f'<button role="tab" data-plot="{at}" aria-selected="{str(at == 0).lower()}">{names[plot["name"]]}</button>'
@@ -156,6 +172,8 @@ def _explorer(made: Sequence[dict[str, Any]], with_viewer: bool) -> str:
     if made and made[0]["words"].endswith("elements"):
         zero = " Energies are shown less the reference energies of the elements, as compositions differ."
     note = "" if with_viewer else html.escape(WITHOUT_VIEWER)
+    if with_arrows:
+        places += ARROWS
     seen = f'{places if with_viewer else ""}<p id="viewer-note" class="soft">{note}</p>'
     return (
         '<section id="explorer"><h2>Predictions against references</h2>'
@@ -219,49 +237,22 @@ def _choice(choice: dict[str, Any] | None) -> str:
     if choice is None:
         return ""
     size, kinds, blank = choice["best"]["size"], list(choice["best"]["errors"]), "\u2003"
+    # errors come before settings: on a phone they are seen without scrolling
     rows = [
-        (f"{ARROW if trial == choice['best'] else blank} {name}", f"{apart:g}", f"{sigma:g}", str(rank),
-         f"{weight:g}", f"{trial['ridge']:.1e}",
-         *(shown(QUANTITIES[kind], trial["errors"][kind]) for kind in kinds), verdict(trial, choice))
+        (f"{ARROW if trial == choice['best'] else blank} {name}",
+         *(shown(QUANTITIES[kind], trial["errors"][kind]) for kind in kinds),
+         f"{apart:g}", f"{sigma:g}", str(rank), f"{weight:g}", f"{trial['ridge']:.1e}", verdict(trial, choice))
         for (name, rank, apart, sigma, weight), trial in best_trials(choice).items()
     ]  # fmt: skip
-    heads = (
-        "representation",
-        "bonds apart",
-        "σ",
-        "rank",
-        "energy weight",
-        "ridge",
-        *(heading(QUANTITIES[kind]) for kind in kinds),
-        "",
-    )
+    errors = [heading(QUANTITIES[kind]) for kind in kinds]
+    heads = ("representation", *errors, "bonds apart", "σ", "rank", "energy weight", "ridge", "")
     text = f"Trials with {size['structures']:,} structures and {size['n_features']:,} features: MAE on those held out."
     return paragraph(text, "soft") + table(heads, rows, right=range(1, 6 + len(kinds)))
 
 
 def _ridges(provenance: dict[str, Any]) -> str:
     """Errors with each ridge relative to the smallest: in the trials of the chosen settings, and in the fit itself."""
-    drawn, choice = [], provenance.get("choice")
-    if choice is not None:
-        best = choice["best"]
-        same = [t for t in choice["trials"] if t["size"] == best["size"] and settings_of(t) == settings_of(best)]
-        by_ridge = {trial["ridge"]: trial["errors"] for trial in [*same, best] if trial["ridge"] > 0}
-        series = {kind: {r: errors[kind] for r, errors in by_ridge.items()} for kind in best["errors"]}
-        drawn.append(_relative(series, "MAE / smallest MAE", "Trials with the settings that were chosen."))
-    tried = provenance.get("solution", {}).get("ridges", [])
-    of_fit = {"all labels by their weights": {one["ridge"]: one["left_out"] for one in tried if one["ridge"] > 0}}
-    drawn.append(_relative(of_fit, "RMSE / smallest RMSE", "The fit itself, on structures left out."))
-    return columns(*drawn)
-
-
-def _relative(series: dict[str, dict[float, float]], up: str, caption: str) -> str:
-    """Errors by ridge relative to the smallest of their kind, drawn; nothing for a single ridge."""
-    found = {
-        name: (np.array(list(errors)), np.array(list(errors.values())) / (min(errors.values()) or 1.0))
-        for name, errors in series.items()
-        if len(errors) > 1
-    }
-    return curves(found, "ridge", up, caption=caption)
+    return columns(*(curves(**vars(one)) for one in ridge_curves(provenance)))
 
 
 def _plan(plan: dict[str, Any] | None) -> str:

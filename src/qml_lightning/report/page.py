@@ -68,8 +68,9 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence
 
 def columns(*parts: str) -> str:
     """Parts beside each other where there is room; empty ones are left out."""
-    kept = "".join(f"<div>{part}</div>" for part in parts if part)
-    return f"<div class=columns>{kept}</div>" if kept else ""
+    kept = [f"<div>{part}</div>" for part in parts if part]
+    kind = "columns even" if len(kept) == 4 else "columns"  # two and two, not three and one
+    return f'<div class="{kind}">{"".join(kept)}</div>' if kept else ""
 
 
 def details(title: str, content: str) -> str:

@@ -23,6 +23,8 @@ from .drawing import COLOURS
 
 # At most this many points in one plot: more would only make the file larger. The worst ones are always among them.
 MOST_POINTS = 20_000
+# Names of the components in a row of forces and of stress.
+COMPONENTS = {"forces": ("x", "y", "z"), "stress": tuple("xyz"[a] + "xyz"[b] for a, b in VOIGT)}
 
 
 @dataclass(frozen=True)
@@ -172,6 +174,7 @@ def _plot(
         drawn = np.random.default_rng(0).permutation(len(rest))[: most - len(worst)]
         kept = np.sort(np.concatenate([worst, rest[drawn]]))
     names, kind = kinds
+    axes = COMPONENTS.get(name, ())
     quantity = next(one for one, unit in UNITS.items() if unit == units[1])
     return {
         "name": name,
@@ -186,6 +189,8 @@ def _plot(
         "y": [round(float(v), 5) for v in y[kept]],
         "structure": owner[kept].tolist(),
         "atom": None if atom is None else atom[kept].tolist(),
+        "axes": list(axes),
+        "axis": (kept % len(axes)).tolist() if axes else None,
         "kind": kind[kept].tolist(),
         "kinds": [{"name": one, "colour": COLOURS[at % len(COLOURS)]} for at, one in enumerate(names)],
     }

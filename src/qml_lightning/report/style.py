@@ -69,6 +69,18 @@ def image(figure: Figure, format: str, dpi: int = DPI) -> bytes:
     return buffer.getvalue()
 
 
+def document(figures: Sequence[Figure]) -> bytes:
+    """The bytes of a PDF with a page for each figure."""
+    import matplotlib as mpl
+    from matplotlib.backends.backend_pdf import PdfPages
+
+    buffer = io.BytesIO()
+    with mpl.rc_context(STYLE), PdfPages(buffer) as made:
+        for figure in figures:
+            made.savefig(figure)
+    return buffer.getvalue()
+
+
 def headline(figure: Figure, text: str) -> None:
     """Title of a figure with several panels, on the left."""
     figure.suptitle(text, fontsize=9, x=0.01, ha="left", fontweight="bold")

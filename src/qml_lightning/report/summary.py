@@ -17,11 +17,11 @@ from ..exact import ExactRecipe
 from ..machine.display import threads_words
 from ..machine.files import check_output, write_atomically
 from ..model.metrics import Metrics, compare, error_lines
+from .figure_pages import NAMES, pages
 from .figures import PRINT
-from .figures import draw as draw_figure
 from .model_page import model_page
 from .points import MOST_POINTS, origin, zero_of
-from .style import COLOURS, GREY, STYLE, check_figure, image
+from .style import COLOURS, GREY, STYLE, check_figure, document, image
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,11 +39,18 @@ ELEMENT_COLOURS = {1: "#7f7f7f", 6: "#222222", 7: "#0072b2", 8: "#d55e00", 9: "#
 FEW_POINTS = 200  # up to here points are drawn larger
 
 
-def check_report(path: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """The path, or an InputError if a report cannot be written there. Called before the work begins."""
+def check_report(path: str | os.PathLike[str], *, overwrite: bool = False, further: bool = False) -> Path:
+    """The path, or an InputError if a report cannot be written there. Called before the work begins.
+
+    `further`: with the other figures that `write_report` writes beside a .png or .svg.
+    """
     if Path(path).suffix.lower() == ".html":
         return check_output(path, overwrite)
-    return check_figure(path, overwrite=overwrite, name="A report", formats=FORMATS)
+    given = check_figure(path, overwrite=overwrite, name="A report", formats=FORMATS)
+    if further and given.suffix.lower() != ".pdf":
+        for name in filter(None, NAMES):
+            check_output(_beside(given, name), overwrite)
+    return given
 
 
 class ReportOptions(TypedDict, total=False):
@@ -63,18 +70,31 @@ def write_report(
     overwrite: bool = False,
     curve: dict[str, Any] | None = None,
     seconds: float | None = None,
-) -> None:
-    """Write `prediction` against the labels of `data`: .html as a page with links, others as a figure for a paper.
+) -> list[Path]:
+    """Write `prediction` against the labels of `data`: .html as a page with links, others as figures for a paper.
 
-    A page also shows `curve`, the content of a file of `learning-curve`, and `seconds`, the time of the prediction.
+    A page and figures also show `curve`, the content of a file of `learning-curve`, and a page `seconds`, the time of
+    the prediction. Returns the files: figures are pages of one .pdf, or else `path` and others beside it
+    (name-errors.png).
     """
-    path = check_report(path, overwrite=overwrite)
-    if path.suffix.lower() == ".html":
-        page = model_page(potential, data, prediction, header_of(potential), curve=curve, seconds=seconds).encode()
+    path, header = check_report(path, overwrite=overwrite, further=True), header_of(potential)
+    ending = path.suffix[1:].lower()
+    if ending == "html":
+        made = {path: model_page(potential, data, prediction, header, curve=curve, seconds=seconds).encode()}
     else:
-        figure = draw_figure(data, prediction, potential.baseline)
-        page = image(figure, path.suffix[1:].lower(), PRINT)
-    write_atomically(path, page, overwrite=overwrite)
+        figures = pages(data, prediction, potential.baseline, provenance=header["provenance"], curve=curve)
+        if ending == "pdf":
+            made = {path: document(list(figures.values()))}
+        else:
+            made = {_beside(path, name): image(figure, ending, PRINT) for name, figure in figures.items()}
+    for one, content in made.items():
+        write_atomically(one, content, overwrite=overwrite)
+    return list(made)
+
+
+def _beside(path: Path, name: str) -> Path:
+    """Path of a further figure."""
+    return path.with_stem(f"{path.stem}-{name}") if name else path
 
 
 def write_summary(

@@ -10,17 +10,25 @@ from typing import Any
 import numpy as np
 
 from ..atoms.dataset import Dataset
+from ..model.predictor import Prediction
 from .points import Compared
 
 # Atoms of all structures in the 3D view: about 25 bytes each in the file.
 MOST_ATOMS = 200_000
-# Text in the source of chemiscope → what replaces it. It shows the middle half of a structure, or of 10 Å if that is
-# more, so that most molecules are cut and the smallest are tiny. Here each fills the view.
-FITTED = {"this._viewer.zoom(2)": "this._viewer.zoom(1.15)", "minimumZoomToDistance||5": "minimumZoomToDistance||2"}
+# Atoms up to which the page holds their forces, for arrows: about 35 bytes each.
+MOST_ARROWS = 50_000
+# Text in the source of chemiscope → what replaces it: calls of static/view.js. By itself it shows the middle half of a
+# structure, or of 10 Å if that is more, so that most molecules are cut and the smallest are tiny; and it marks an atom
+# only where all others become grey and the properties of the structure are hidden.
+CALLS = {
+    "this._viewer.zoomTo(),this._viewer.zoom(2),": "qmlView.fitted(this._viewer,this._current),",
+    'this._options.axes.changed("JS"),this.resize(),': 'this._options.axes.changed("JS"),this.resize(),'
+    "qmlView.loaded(this._viewer,this._current),",
+}
 
 
 def viewer_script() -> str | None:
-    """Source of chemiscope's viewer, from its package, with structures that fill the view; None if not installed."""
+    """Source of chemiscope's viewer, from its package, with the calls of ours in it; None if not installed."""
     spec = find_spec("chemiscope")
     if spec is None or spec.origin is None:
         return None
@@ -28,7 +36,7 @@ def viewer_script() -> str | None:
     if not path.is_file():
         return None
     source = path.read_text(encoding="utf-8")
-    for told, instead in FITTED.items():
+    for told, instead in CALLS.items():
         source = source.replace(told, instead)
     return source
 
@@ -57,6 +65,28 @@ def _longest_across(cell: np.ndarray) -> np.ndarray:
     return np.roll(np.eye(3), -longest, axis=0).T
 
 
+def _turn(data: Dataset, s: int) -> np.ndarray:
+    """Rotation (3, 3) of a structure for the view."""
+    structures, own = data.structures, slice(int(data.structures.offsets[s]), int(data.structures.offsets[s + 1]))
+    if bool(structures.periodic[s].any()):
+        return _longest_across(structures.cells[s].numpy())
+    return _flat(structures.positions[own].numpy())
+
+
+def arrows(data: Dataset, prediction: Prediction, which: Sequence[int]) -> dict[str, list[list[int]]] | None:
+    """Forces of the structures in the view, turned as they are, in meV/Å; None without them or for too many atoms."""
+    reference, predicted, offsets = data.labels.forces, prediction.forces, data.structures.offsets.tolist()
+    if reference is None or predicted is None or sum(offsets[s + 1] - offsets[s] for s in which) > MOST_ARROWS:
+        return None
+    turns = [(slice(offsets[s], offsets[s + 1]), _turn(data, s)) for s in which]
+    return {
+        name: [
+            np.rint(1e3 * np.nan_to_num(forces[own].numpy()) @ turn).astype(int).ravel().tolist() for own, turn in turns
+        ]
+        for name, forces in (("reference", reference), ("predicted", predicted))
+    }
+
+
 def viewer_dataset(data: Dataset, errors: Compared, which: Sequence[int], name: str) -> dict[str, Any]:
     """Structures and their errors in the format of chemiscope."""
     from ase.data import chemical_symbols
@@ -65,8 +95,7 @@ def viewer_dataset(data: Dataset, errors: Compared, which: Sequence[int], name: 
     for s in which:
         own = slice(int(structures.offsets[s]), int(structures.offsets[s + 1]))
         positions, cell = structures.positions[own].numpy(), structures.cells[s].numpy()
-        periodic = bool(structures.periodic[s].any())
-        turn = _longest_across(cell) if periodic else _flat(positions)
+        periodic, turn = bool(structures.periodic[s].any()), _turn(data, s)
         x, y, z = (positions @ turn).round(3).T.tolist()
         symbols = [chemical_symbols[n] for n in structures.numbers[own].tolist()]
         one: dict[str, Any] = {"size": len(symbols), "names": symbols, "x": x, "y": y, "z": z}

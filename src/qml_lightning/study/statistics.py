@@ -15,6 +15,7 @@ from ..atoms.dataset import Dataset
 from ..atoms.fingerprints import geometry_fingerprints, repeats_in
 from ..atoms.neighbours import pairs_within
 from ..atoms.structures import Structures, batches
+from ..datasets.usage import is_plain
 from ..errors import InputError
 from ..model.baseline import found_baseline
 
@@ -72,7 +73,8 @@ class Statistics:
     largest_forces: tuple[Extreme, ...]  # one atom of a structure
     shortest: dict[str, Extreme]  # by pair of elements, shortest first
     repeated: tuple[str, ...]  # sentences about structures that occur twice
-    notes: tuple[str, ...]  # of the reader, and warnings
+    notes: tuple[str, ...]  # of the reader, and warnings: a person should look at them
+    remarks: tuple[str, ...]  # of the reader: what was read, where nothing of it looks wrong
 
     def as_dict(self) -> dict[str, Any]:
         """Plain values for JSON, without the single values of distributions."""
@@ -104,6 +106,7 @@ def statistics_of(data: Dataset) -> Statistics:
     counts = {kind: int(x.reshape(len(x), -1).isfinite().all(1).sum()) for kind, x in known.items() if x is not None}
     if labels.forces is not None:
         counts["forces"] = len(data) - len(structures.structure_of_atom[~labels.forces.isfinite().all(1)].unique())
+    notes = _notes(data)
     groups = Counter([] if data.groups is None else [str(name) for name in data.groups])
     return Statistics(
         name=data.source.name,
@@ -131,7 +134,8 @@ def statistics_of(data: Dataset) -> Statistics:
         largest_forces=_largest_forces(data, forces),
         shortest=_shortest(data),
         repeated=_repeated(data),
-        notes=(*_notes(data), *(str(one.message) for one in told)),
+        notes=(*(text for text in notes if not is_plain(text)), *(str(one.message) for one in told)),
+        remarks=tuple(filter(is_plain, notes)),
     )
 
 

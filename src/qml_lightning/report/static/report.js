@@ -3,7 +3,7 @@
 (function () {
   const report = JSON.parse(document.getElementById("report-data").textContent);
   const canvas = document.getElementById("plot");
-  const state = { plot: 0, errors: false, structure: -1, atom: -1, point: -1 };
+  const state = { plot: 0, errors: false, structure: -1, atom: -1, point: -1, arrows: false };
   const MARGIN = { left: 64, right: 12, top: 10, bottom: 46 };
   let places = { x: [], y: [] };
   let viewer = null;
@@ -86,8 +86,9 @@
     to.strokeStyle = ink;
     const own = plot.x.map((_, k) => k).filter((k) => plot.structure[k] === state.structure);
     for (const k of own) {
-      const chosen = plot.atom ? plot.atom[k] === state.atom : true;
-      const radius = chosen && (own.length < 60 || plot.atom) ? 6 : own.length < 60 ? 3.5 : 2;
+      // the point that was clicked, or else all of the chosen atom; where there are no atoms, all of the structure
+      const chosen = state.point >= 0 ? k === state.point : plot.atom ? plot.atom[k] === state.atom : true;
+      const radius = chosen && (state.point >= 0 || own.length < 60 || plot.atom) ? 6 : own.length < 60 ? 3.5 : 2;
       to.lineWidth = chosen ? 2 : 1;
       to.beginPath(); to.arc(places.x[k], places.y[k], radius, 0, 7); to.stroke();
     }
@@ -114,7 +115,9 @@
   // the point that was clicked, in words
   function words(plot, k) {
     const wrong = plot.scale * (plot.y[k] - plot.x[k]), sign = wrong < 0 ? "" : "+";
-    const of = plot.atom ? "atom " + plot.atom[k] + " (" + plot.kinds[plot.kind[k]].name + "): " : "";
+    const axis = plot.axis ? plot.axes[plot.axis[k]] : "";
+    const of = plot.atom ? "atom " + plot.atom[k] + " (" + plot.kinds[plot.kind[k]].name + "), component " + axis + ": "
+      : axis ? "component " + axis + ": " : "";
     return of + "reference " + label(plot.x[k], 3) + ", predicted " + label(plot.y[k], 3) + " " + plot.unit
       + ", error " + sign + label(wrong, Math.abs(wrong) < 10 ? 2 : 0) + " " + plot.errorUnit;
   }
@@ -145,9 +148,17 @@
     box.append(table);
     const at = report.viewed.indexOf(structure);
     if (viewer && at >= 0 && !seen) viewer.select({ structure: at, environment: at });
+    mark(at);
     const note = document.getElementById("viewer-note");
     if (note && viewer) note.textContent = at >= 0 ? "" : "This structure is not in the 3D view: the page would be too large.";
     draw();
+  }
+
+  // the chosen atom and the arrows in the 3D view
+  function mark(at) {
+    if (!report.viewer || at < 0) return;
+    const forces = state.arrows && { reference: report.arrows.reference[at], predicted: report.arrows.predicted[at] };
+    qmlView.show(report.viewer.structures[at], state.atom, forces || null);
   }
 
   function nearest(event) {
@@ -174,7 +185,7 @@
   for (const button of document.querySelectorAll("button[data-plot]")) {
     button.addEventListener("click", () => {
       state.plot = Number(button.dataset.plot);
-      if (state.point >= 0) select(state.structure, -1, { seen: true });
+      if (state.point >= 0) select(state.structure, state.atom, { seen: true });
       for (const other of document.querySelectorAll("button[data-plot]")) {
         other.setAttribute("aria-selected", String(other === button));
       }
@@ -187,9 +198,16 @@
     errors.setAttribute("aria-pressed", String(state.errors));
     draw();
   });
+  const arrows = document.getElementById("arrows");
+  if (arrows) arrows.addEventListener("click", () => {
+    state.arrows = !state.arrows;
+    arrows.setAttribute("aria-pressed", String(state.arrows));
+    document.getElementById("arrow-words").hidden = !state.arrows;
+    mark(report.viewed.indexOf(state.structure));
+  });
   for (const button of document.querySelectorAll("button[data-structure]")) {
     button.addEventListener("click", () => {
-      select(Number(button.dataset.structure), Number(button.dataset.atom || -1));
+      select(Number(button.dataset.structure), Number(button.dataset.atom));
       document.getElementById("explorer").scrollIntoView({ behavior: "smooth", block: "start" });
     });
   }
