@@ -155,7 +155,7 @@ class Judged:
     @cached_property
     def least(self) -> dict[tuple[str, str], float]:
         """The smallest finding by each statistic of labels."""
-        out = {}
+        out: dict[tuple[str, str], float] = {}
         for k, name in enumerate(self.problem.targets):
             own = self.kind == k
             least = LEAST * float(deviation_by_median(self.target[own].abs())) if bool(own.any()) else 0.0
