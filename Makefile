@@ -4,7 +4,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
-.PHONY: setup lock demo test test-gpu-kernels lint format docs wheel sanitize sanitize-threads attack clean
+.PHONY: setup lock demo test test-gpu-kernels lint format docs wheel sanitize sanitize-threads attack bits clean
 
 setup: $(STAMP)
 
@@ -92,6 +92,10 @@ SEED ?= 0
 attack: setup
 	PYTHONPATH=$(CURDIR)/tests/helpers OMP_NUM_THREADS=1 $(BIN)/python tests/attack --cases $(N) --seed $(SEED)
 	for seed in 1 2 3; do QML_FUZZ_SEED=$$seed $(BIN)/python -m pytest --quiet tests/kernels/test_native_fuzz.py || exit 1; done
+
+# Compares hashes of small fits with those of the table: a refactoring must change no bit.
+bits: setup
+	OMP_NUM_THREADS=1 $(BIN)/python tests/bits.py
 
 clean:
 	rm -rf $(VENV) build dist demo

@@ -16,7 +16,7 @@ from .places import ROOT
 PROGRAM = """
 import json, sys
 from gpu_launches import launches
-from qml_lightning.kernels.triton.ahead import OPERATIONS, compiled, distinct, within_limits
+from qml_lightning.kernels.triton.compile_ahead import OPERATIONS, compiled, distinct, within_limits
 
 found = []
 for launch in distinct(launches(sys.argv[2])):

@@ -26,7 +26,7 @@ from .machine.tensors import open_tensors
 from .model import file as features_file
 from .model import property_file
 from .model.basis import Basis
-from .model.compression import with_crowding
+from .model.crowding_fit import with_crowding
 from .model.metrics import Metrics
 from .model.metrics import evaluate as evaluate_dataset
 from .model.potential import Model, Potential
@@ -35,7 +35,7 @@ from .model.properties import Kind, PropertyModel
 from .model.recipe import AUTOMATIC, Automatic, Recipe, RecipeChanges, changed
 from .model.repulsion import Repulsion
 from .training.fit import fit as fit_features
-from .training.keep import SECONDS, Keep
+from .training.outputs import SECONDS, Keep
 from .training.plan import Plan, plan_fit, refuse_impossible
 from .training.problem import Learn, Problem, usable_structures
 from .training.properties import PropertyProblem, checked_targets
@@ -179,20 +179,31 @@ def _path(given: str | Path | None) -> Path | None:
     return None if given is None else Path(given).expanduser()
 
 
+# Wishes that explicit kernels cannot honour, and the reason; docs/scaling.md shows it.
+EXACT_EXCLUDES = {
+    "a limit of memory": "the whole kernel matrix is in memory",
+    "several ranks": "they run in one process",
+    "kept equations": "their equations cannot be added to others",
+    "a checkpoint": "a kernel matrix is kept only when it is complete",
+    "a committee": "its members are weights of random features",
+    "the basis of another model": "they have no random features",
+}
+
+
 def _refuse_for_exact(compute: Compute, keep: Keep, basis: Basis | None) -> None:
     """Raise an InputError for wishes that explicit kernels cannot honour."""
     wishes = {
         "a limit of memory": compute.memory.limit is not None,
         "several ranks": compute.ranks is not None,
-        "equations to keep": keep.equations is not None,
-        "checkpoints": keep.checkpoint is not None,
+        "kept equations": keep.equations is not None,
+        "a checkpoint": keep.checkpoint is not None,
         "a committee": keep.committee > 0,
         "the basis of another model": basis is not None,
     }
     if wanted := [wish for wish, asked in wishes.items() if asked]:
+        reasons = "; ".join(f"they cannot have {wish}, as {EXACT_EXCLUDES[wish]}" for wish in wanted)
         raise InputError(
-            f"Explicit kernels run in the memory of one process and have no random features: {' and '.join(wanted)} "
-            "cannot be had with them. Leave that out, or use random features."
+            f"Explicit kernels run in the memory of one process: {reasons}. Leave that out, or use random features."
         )
 
 

@@ -18,7 +18,7 @@ from qml_lightning.adapters.ase import QMLLightning
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError
 from qml_lightning.training.equations import extended
-from qml_lightning.training.solvers.direct import equations_of
+from qml_lightning.training.sweep import equations_of
 from small_models import crystals, molecules, recipe
 from structures_for_tests import rattled
 

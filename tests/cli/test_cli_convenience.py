@@ -11,7 +11,7 @@ from qml_lightning import load
 from qml_lightning.cli.md import DynamicsOptions
 from qml_lightning.cli.options import KeepOptions
 from qml_lightning.dynamics.ensembles import MDSettings
-from qml_lightning.training.keep import Keep
+from qml_lightning.training.outputs import Keep
 
 FIT = ["--features", "256", "--rank", "64", "--sigma", "8", "--ridge", "1e-8", "--energy-weight", "30",
        "--representation", "cosine-series", "--class-spread", "0",

@@ -493,7 +493,7 @@ def test_what_only_random_features_have_is_refused(tmp_path, capsys):
     for options in ({"equations": tmp_path / "e"}, {"checkpoint": tmp_path / "c"}, {"memory_limit": 1 << 40}):
         with pytest.raises(InputError, match=r"(?i)explicit kernels"):
             fit(molecules(3), GPR, **options)
-    with pytest.raises(InputError, match="have no random features: the basis of another model"):
+    with pytest.raises(InputError, match="cannot have the basis of another model, as they have no random features"):
         fit(molecules(3), GPR, basis=features)
     fit(molecules(3), GPR).save(kernels)
     assert main(["update", str(kernels), "--equations", "missing"]) == 2

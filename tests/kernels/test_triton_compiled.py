@@ -18,7 +18,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 PROGRAM = """
 import json, sys
 from gpu_launches import launches
-from qml_lightning.kernels.triton.ahead import compiled, distinct, within_limits
+from qml_lightning.kernels.triton.compile_ahead import compiled, distinct, within_limits
 
 found = []
 for launch in distinct(launches(sys.argv[2])):
@@ -60,7 +60,7 @@ def test_interpreted_kernels_are_not_compiled():
         pytest.skip("nothing is interpreted here")
     from gpu_launches import launches
     from qml_lightning.errors import InputError
-    from qml_lightning.kernels.triton.ahead import compiled
+    from qml_lightning.kernels.triton.compile_ahead import compiled
 
     with pytest.raises(InputError, match="Unset it"):
         compiled(launches("quick")[0], 86)

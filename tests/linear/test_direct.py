@@ -10,7 +10,8 @@ from qml_lightning.errors import SolveError
 from qml_lightning.linear.cholesky import factorised, substituted
 from qml_lightning.linear.direct import Term, solve
 from qml_lightning.linear.normal_equations import Gram, Rows, append, equations_for
-from qml_lightning.linear.ridge import WORTH, Ridge, left_out
+from qml_lightning.linear.ridge import Ridge, left_out
+from qml_lightning.training.choice.rules import WORTH, refinement
 
 
 def _problem(rows: int, columns: int, seed: int = 0):
@@ -79,12 +80,12 @@ def test_a_matrix_that_is_not_positive_definite_tells_which_ridge_would_do():
 
 @pytest.mark.parametrize("rows", [30, 6], ids=["normal equations", "dual form"])
 def test_a_chosen_ridge_that_is_lost_in_rounding_is_made_larger_and_a_given_one_is_refused(rows, monkeypatch):
-    monkeypatch.setattr("qml_lightning.linear.ridge.LARGER", (1e3, 1e27, 1e30))
+    monkeypatch.setattr("qml_lightning.training.choice.rules.LARGER", (1e3, 1e27, 1e30))
     z, y = _problem(rows, 4)
     z = np.concatenate([z, z], 1)
     form = FORMS["gram" if rows == 30 else "rows"]
     with pytest.warns(UserWarning, match=r"The ridge 1e-30 is lost in rounding; 0\.001 was taken"):
-        found = solve([Term(_gathered(z, y, form))], Ridge(1e-30, 0.0))
+        found = solve([Term(_gathered(z, y, form))], Ridge(1e-30, refinement(0.0)))
     assert found.chosen
     assert found.ridge == pytest.approx(1e-3)
     wanted = np.linalg.solve(z.T @ z + 1e-3 * np.eye(8), z.T @ y)
@@ -135,7 +136,7 @@ def test_rows_that_are_left_out_are_met_as_by_a_fit_without_them(monkeypatch):
 @pytest.mark.parametrize(("start", "least"), [(1e-6, 0.0), (10.0, 0.0), (10.0, 2.0)])
 def test_the_ridge_is_that_with_which_rows_that_are_left_out_are_met_best(start, least):
     z, y, groups = _noisy()
-    found = solve([Term(_gathered(z, y, FORMS["rows"]))], Ridge(start, least), groups=groups)
+    found = solve([Term(_gathered(z, y, FORMS["rows"]))], Ridge(start, refinement(least)), groups=groups)
     ridge, errors = found.ridge, _errors(found)
     assert min(errors) >= least
     assert next(iter(errors)) == start
@@ -148,21 +149,21 @@ def test_the_ridge_is_that_with_which_rows_that_are_left_out_are_met_best(start,
 
 
 def test_a_ridge_that_is_lost_in_rounding_is_left_before_others_are_tried(monkeypatch):
-    monkeypatch.setattr("qml_lightning.linear.ridge.LARGER", (1e27,))
+    monkeypatch.setattr("qml_lightning.training.choice.rules.LARGER", (1e27,))
     z, y, groups = _noisy()
     z = np.concatenate([z, z])  # a matrix that is singular
     rows = [Term(_gathered(z, np.concatenate([y, y]), FORMS["rows"]))]
     with pytest.warns(UserWarning, match="The ridge 1e-30 is lost in rounding"):
-        found = solve(rows, Ridge(1e-30, 0.0), groups=groups)
+        found = solve(rows, Ridge(1e-30, refinement(0.0)), groups=groups)
     assert next(iter(_errors(found))) == pytest.approx(1e-3)
-    monkeypatch.setattr("qml_lightning.linear.ridge.LARGER", ())
+    monkeypatch.setattr("qml_lightning.training.choice.rules.LARGER", ())
     with pytest.raises(SolveError, match="would do"):
-        solve(rows, Ridge(1e-30, 0.0), groups=groups)
+        solve(rows, Ridge(1e-30, refinement(0.0)), groups=groups)
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_ridge_is_compared_only_where_it_was_chosen_and_the_dual_form_suits_the_rows(form):
     z, y, groups = _noisy()
-    for ridge in (Ridge(1e-6), Ridge(1e-6, 0.0)):
+    for ridge in (Ridge(1e-6), Ridge(1e-6, refinement(0.0))):
         found = solve([Term(_gathered(z, y, FORMS[form]))], ridge, groups=groups)
         assert ("ridges" in found.report) == (ridge.chosen and form == "rows")

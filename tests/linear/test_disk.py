@@ -102,10 +102,12 @@ def test_a_fit_on_disk_is_the_fit_in_memory(n, memory_limit, monkeypatch, tmp_pa
     data, settings = molecules(n), recipe(ridge=1e-4)
     inside = fit(data, settings)
     monkeypatch.setattr(outofcore, "LARGEST_TILE", 40)
+    monkeypatch.setattr(outofcore, "SMALLEST_TILE", 40)
     monkeypatch.setattr(outofcore, "RESERVE", 0)
     monkeypatch.setattr(qml_lightning.machine.memory, "resident_memory", lambda: 0)
     outside = fit(data, settings, memory_limit=memory_limit, scratch=tmp_path)
     assert "out_of_core" not in inside.provenance.solution
+    assert outside.provenance.solution["solver"] == "disk"
     assert outside.provenance.solution["out_of_core"]["tile"] == 40
     assert outside.provenance.solution["out_of_core"]["dual"] == (n == 6)
     assert outside.provenance.targets == inside.provenance.targets
@@ -202,7 +204,7 @@ def test_the_command_line_tells_what_went_to_disk(tmp_path, capsys):
     options = ["--features", "512", "--rank", "64", "--train-size", "40", "--ridge", "1e-8", "--no-label-check"]
     options += ["--memory", f"{resident_memory() // MIB + 200}MiB", "--scratch", str(tmp_path)]
     assert main(["train", "ethanol:train", "-m", str(tmp_path / "m.safetensors"), *options]) == 0
-    assert "direct, out of core: 0.0 GiB on disk" in capsys.readouterr().out
+    assert "disk: 0.0 GiB of scratch files" in capsys.readouterr().out
     assert main(["train", "ethanol:train", "-m", str(tmp_path / "n.safetensors"), "--memory", "much"]) == 2
 
 

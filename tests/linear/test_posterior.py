@@ -19,6 +19,7 @@ from qml_lightning.linear.posterior import (
     variances,
 )
 from qml_lightning.linear.ridge import Ridge
+from qml_lightning.training.choice.rules import refinement
 
 RIDGE = 0.3
 
@@ -78,7 +79,9 @@ def test_a_solution_keeps_the_factor_of_its_own_ridge(n):
     z, y = _rows(n)
     part = Rows(12, n)
     append(part, z, y)
-    found = solve([Term(part)], Ridge(1e-2, 0.0), groups=[torch.arange(2), torch.arange(2, 4)], keep_factor=True)
+    found = solve(
+        [Term(part)], Ridge(1e-2, refinement(0.0)), groups=[torch.arange(2), torch.arange(2, 4)], keep_factor=True
+    )
     matrix = z @ z.T if n <= 12 else z.T @ z
     wanted = matrix + found.ridge * torch.eye(len(matrix), dtype=z.dtype)
     assert found.factor is not None

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from qml_lightning.errors import SolveError
+from qml_lightning.linear.many_targets import Sample, Spectrum, solve_several
 from qml_lightning.linear.normal_equations import Gram, Rows, append, as_gram
-from qml_lightning.linear.several import Sample, Spectrum, solve_several
 
 RIDGE = 0.3
 

@@ -17,9 +17,9 @@ from kernel_tables import ON_CPU
 from qml_lightning import fit, load, structures_from_ase
 from qml_lightning.errors import InputError, ModelError
 from qml_lightning.kernels.native.predictor import NativePredictor
-from qml_lightning.model import compression
-from qml_lightning.model.compression import MARGINS, STRENGTHS, Path, best_pair, lattices, with_crowding
+from qml_lightning.model import crowding_fit
 from qml_lightning.model.crowding import REACH, WIDTH, Crowding
+from qml_lightning.model.crowding_fit import MARGINS, STRENGTHS, Path, best_pair, lattices, with_crowding
 from qml_lightning.study.vibrations import hessian
 from small_models import argon, crystals, molecules, recipe
 from structures_for_tests import rattled
@@ -162,7 +162,7 @@ def test_simple_lattices_of_a_crystal_of_one_element_are_compressed_too(monkeypa
     assert not lattices(molecules(3).structures)
     assert not lattices(crystals(3).structures)
     seen = []
-    monkeypatch.setattr(compression, "_path", lambda _, one, *rest: seen.append(one.n_atoms) or Path([], [], []))
+    monkeypatch.setattr(crowding_fit, "_path", lambda _, one, *rest: seen.append(one.n_atoms) or Path([], [], []))
     with_crowding(fit(argon(5), recipe(n_features=32)), argon(5).structures)
     assert seen[-3:] == [1, 1, 1]
 

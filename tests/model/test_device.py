@@ -115,7 +115,7 @@ def test_a_prediction_waits_for_the_device_once_at_its_end(trained, monkeypatch)
 
     def counted(self, element, *rest):
         # the atoms of each element are found on the host, before anything is sent
-        monkeypatch.setattr("qml_lightning.model.surroundings.atoms_of_elements", lambda *given: groups)
+        monkeypatch.setattr("qml_lightning.model.batch_environments.atoms_of_elements", lambda *given: groups)
         groups = [(element == e).nonzero()[:, 0] for e in range(len(self.basis.elements))]
         with Waits() as waits, recorded() as launches:
             found = learnt(self, element, *rest)

@@ -11,7 +11,8 @@ from qml_lightning.machine.compute import Compute
 from qml_lightning.study.posterior import exact_uncertainty
 from qml_lightning.training.equations_file import load_equations, save_equations
 from qml_lightning.training.problem import Problem
-from qml_lightning.training.solvers.direct import equations_of, solved
+from qml_lightning.training.solvers.direct import solved
+from qml_lightning.training.sweep import equations_of
 from qml_lightning.training.uncertainty import _rows_of
 from small_models import molecules, recipe
 

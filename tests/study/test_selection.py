@@ -16,7 +16,7 @@ from qml_lightning.atoms.structures import structures_from_ase
 from qml_lightning.cli import app
 from qml_lightning.errors import InputError
 from qml_lightning.study.selection import least_variance, most_informative, select
-from qml_lightning.training.solvers.direct import equations_of
+from qml_lightning.training.sweep import equations_of
 from small_models import molecules, recipe
 from structures_for_tests import rattled
 

@@ -15,19 +15,19 @@ from qml_lightning import evaluate, fit, load, load_dataset
 from qml_lightning.atoms.structures import Labels
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError
-from qml_lightning.linear.ridge import WORTH, Ridge
+from qml_lightning.linear.ridge import Ridge
 from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.memory import Memory
 from qml_lightning.model.baseline import found_baseline
 from qml_lightning.model.recipe import CHOOSABLE, DEFAULT, Automatic, Recipe
-from qml_lightning.model.representations import SHORT_RANGE, WITH_FORCES
 from qml_lightning.model.representations.fchl19 import ENERGIES_SERIES
 from qml_lightning.training import environments as environments_module
 from qml_lightning.training.choice import rules, search, trials
 from qml_lightning.training.choice.budget import plan_trials
+from qml_lightning.training.choice.rules import WORTH, refinement
 from qml_lightning.training.choice.search import _trusted_gain, best_ridge, power_of_features
 from qml_lightning.training.choice.trials import Size, TrialData, Trials, ValidationSet
-from qml_lightning.training.chosen import Chosen
+from qml_lightning.training.chosen_recipe import Chosen
 from qml_lightning.training.problem import Problem
 from small_models import SMALL, argon, crystals, molecules, recipe
 
@@ -180,7 +180,7 @@ def test_a_short_range_is_chosen_if_it_is_better_by_enough_for_each_doubling(eth
     recipe = replace(DEFAULT, features=replace(DEFAULT.features, n_features=1024))
     problem, start = problem_of(ethanol), Automatic(recipe, ("representation", "ridge"))
     found, growth = choose(problem, start), plan_trials(problem, start.start, Memory()).growth
-    assert (found.recipe.representation in SHORT_RANGE) == short
+    assert (found.recipe.representation in rules.SHORT_RANGE) == short
     assert found.evidence["more_for"]["density-short"] == pytest.approx(more * math.log2(growth))
 
 
@@ -207,7 +207,7 @@ def test_a_poor_representation_is_replaced_by_the_best_that_is_tried():
     found = choose(problem_of(data, ("energies",)), Automatic(poor))
     assert found.recipe.representation == ENERGIES_SERIES
     with_forces = choose(problem_of(data, ("energies", "forces")), Automatic(poor))
-    assert with_forces.recipe.representation in WITH_FORCES
+    assert with_forces.recipe.representation in rules.WITH_FORCES
     given = choose(problem_of(data, ("energies",)), Automatic(poor, ("ridge",)))
     assert given.recipe.representation == poor.representation
 
@@ -306,7 +306,7 @@ def test_a_ridge_that_was_chosen_is_left_for_one_with_which_structures_are_met_b
     noise = torch.from_numpy(np.random.default_rng(5).normal(scale=2.0, size=data.labels.forces.shape))
     data = replace(data, labels=replace(data.labels, forces=data.labels.forces + noise))
     start = recipe(n_features=2048, ridge=1e-8)
-    choice = Chosen(start, Ridge(start.ridge, 0.0), {})
+    choice = Chosen(start, Ridge(start.ridge, refinement(0.0)), {})
     monkeypatch.setattr("qml_lightning.training.fit.choose", lambda *_, **__: choice)
     free, given = fit(data, Automatic(start, ("ridge",))), fit(data, start)
     assert given.recipe.ridge == start.ridge
@@ -321,9 +321,9 @@ def test_a_ridge_that_was_chosen_is_left_for_one_with_which_structures_are_met_b
 def test_a_chosen_ridge_that_is_lost_in_rounding_is_told_in_the_dual_form_too(monkeypatch):
     data, start = molecules(40), recipe(n_features=2048, ridge=1e-30)
     twice = data.select(torch.arange(40).repeat(2))  # a matrix that is singular
-    choice = Chosen(start, Ridge(start.ridge, 0.0), {})
+    monkeypatch.setattr("qml_lightning.training.choice.rules.LARGER", (1e24,))
+    choice = Chosen(start, Ridge(start.ridge, refinement(0.0)), {})
     monkeypatch.setattr("qml_lightning.training.fit.choose", lambda *_, **__: choice)
-    monkeypatch.setattr("qml_lightning.linear.ridge.LARGER", (1e24,))
     with pytest.warns(UserWarning, match="lost in rounding"):
         assert fit(twice, Automatic(start, ("ridge",))).recipe.ridge > 1e-9
 

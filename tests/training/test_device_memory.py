@@ -13,12 +13,12 @@ from qml_lightning.linear import normal_equations
 from qml_lightning.machine import memory
 from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.memory import room_on
-from qml_lightning.model import portions as portioning
-from qml_lightning.model.portions import bytes_of, portions
+from qml_lightning.model import batching as portioning
+from qml_lightning.model.batching import bytes_of, portions
 from qml_lightning.model.recipe import SolverSettings
 from qml_lightning.training import rows as rows_module
 from qml_lightning.training.costs import batch_limit
-from qml_lightning.training.keep import Keep
+from qml_lightning.training.outputs import Keep
 from qml_lightning.training.plan import plan_fit
 from qml_lightning.training.problem import Problem
 from small_models import crystals, molecules, recipe
@@ -32,7 +32,7 @@ def free(monkeypatch):
     """Let the CPU stand for a device with so many free bytes."""
 
     def set_to(n: int) -> None:
-        for module in ("machine.compute", "model.portions", "atoms.linked_cells"):
+        for module in ("machine.compute", "model.batching", "atoms.linked_cells"):
             monkeypatch.setattr(f"qml_lightning.{module}.room_on", lambda device: n)
 
     return set_to

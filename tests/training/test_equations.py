@@ -17,10 +17,12 @@ from qml_lightning.errors import InputError, ModelError, ResourceError, SolveErr
 from qml_lightning.linear.normal_equations import Gram, Rows
 from qml_lightning.linear.ridge import Ridge
 from qml_lightning.model.baseline import found_baseline
-from qml_lightning.training.chosen import Chosen
+from qml_lightning.training.choice.rules import refinement
+from qml_lightning.training.chosen_recipe import Chosen
 from qml_lightning.training.equations import extended, merged
 from qml_lightning.training.equations_file import load_equations, read_equations_header, save_equations
-from qml_lightning.training.solvers.direct import solved, sweep
+from qml_lightning.training.solvers.direct import solved
+from qml_lightning.training.sweep import sweep
 from small_models import crystals, labelled, molecules, recipe
 from structures_for_tests import rattled
 
@@ -302,7 +304,7 @@ def test_a_ridge_that_was_chosen_grows_where_it_is_lost_in_rounding_and_one_that
     lost = replace(wide, ridge=1e-15)
     with pytest.raises(SolveError, match="not positive definite"):
         solved(equations, lost, use_up=False)
-    chosen = replace(equations, chosen=Chosen(wide, Ridge(wide.ridge, least=0.0)))
+    chosen = replace(equations, chosen=Chosen(wide, Ridge(wide.ridge, refinement(0.0))))
     with pytest.raises(SolveError, match="not positive definite"):
         solved(chosen, lost, Ridge(lost.ridge), use_up=False)  # as `update --ridge` gives it
     with pytest.warns(UserWarning, match=r"The ridge 1e-15 is lost in rounding; .* was taken"):

@@ -14,13 +14,14 @@ import torch
 from qml_lightning import Recipe, fit
 from qml_lightning.atoms.structures import Labels, Structures
 from qml_lightning.errors import InputError, SolveError
-from qml_lightning.linear.ridge import WORTH, Ridge, next_ridge
+from qml_lightning.linear.ridge import Ridge, next_ridge
 from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.progress import silent
 from qml_lightning.model.baseline import found_baseline
 from qml_lightning.model.basis import Basis
 from qml_lightning.model.recipe import DEFAULT, Automatic, SolverSettings
-from qml_lightning.training.chosen import Chosen
+from qml_lightning.training.choice.rules import WORTH, refinement
+from qml_lightning.training.chosen_recipe import Chosen
 from qml_lightning.training.plan import plan_fit
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.iterative import prepared
@@ -94,7 +95,7 @@ def test_a_fit_that_chose_its_recipe_goes_on_with_the_same(tmp_path):
 
 def _choose(monkeypatch, recipe):
     """Let this recipe be the one that is chosen, with a ridge that may be refined."""
-    chosen = Chosen(recipe, Ridge(recipe.ridge, 0.0), CHOSEN)
+    chosen = Chosen(recipe, Ridge(recipe.ridge, refinement(0.0)), CHOSEN)
     monkeypatch.setattr(
         "qml_lightning.training.fit._chosen",
         lambda asked, *_: chosen if isinstance(asked, Automatic) else Chosen.given(asked),
@@ -163,7 +164,7 @@ def test_a_ridge_with_which_it_does_not_converge_is_no_failure_where_another_one
     ],
 )
 def test_ridges_are_tried_downhill_in_the_error_of_held_out_structures(errors, least, wanted):
-    assert next_ridge(errors, least) == wanted
+    assert next_ridge(errors, refinement(least)) == wanted
 
 
 def _ended(potential) -> dict[float, float]:
@@ -251,7 +252,7 @@ def test_the_iteration_is_taken_where_it_saves_a_third(n_structures, n_atoms, ki
 
 
 def test_what_forms_equations_is_solved_directly(tmp_path, monkeypatch):
-    monkeypatch.setattr("qml_lightning.training.plan.SAVES", 0.0)  # the iteration seems cheaper
+    monkeypatch.setattr("qml_lightning.training.choice.rules.SAVES", 0.0)  # the iteration seems cheaper
     data, settings = molecules(12), replace(SETTINGS, solver=replace(SOLVER, method="automatic"))
     assert isinstance(settings, Recipe)
     assert fit(data, settings).provenance.solution["solver"] == "iterative"

@@ -11,16 +11,17 @@ import pytest
 import torch
 
 from places import ROOT
-from qml_lightning.api import Request
+from qml_lightning.api import EXACT_EXCLUDES, Request
 from qml_lightning.cli import main
 from qml_lightning.errors import InputError, ResourceError
 from qml_lightning.exact import GPR
 from qml_lightning.machine.compute import Compute
 from qml_lightning.machine.ranks import Ranks
 from qml_lightning.model.recipe import Automatic, SolverSettings
-from qml_lightning.training.keep import Keep
+from qml_lightning.training.outputs import Keep
 from qml_lightning.training.plan import EXCLUDES, plan_fit
 from qml_lightning.training.problem import Problem
+from qml_lightning.training.solvers.disk import sizes
 from small_models import crystals, molecules, recipe
 
 GIB = 1024**3
@@ -30,7 +31,7 @@ RANKS = Ranks(0, 2, 2, torch.device("cpu"))
 
 def machine(left: int = 16 * GIB, limit: int | None = None, ranks: Ranks | None = None) -> Compute:
     """A machine with that much free memory."""
-    return Compute(memory=SimpleNamespace(left=left, limit=limit), ranks=ranks)
+    return Compute(memory=SimpleNamespace(left=left, limit=limit, scratch=None), ranks=ranks)
 
 
 def with_solver(method: str = "automatic", **settings):
@@ -91,6 +92,16 @@ def test_equations_that_do_not_fit_go_to_disk_and_it_says_why(problem):
     assert limited.remark == ""
 
 
+@pytest.mark.parametrize("limit", [None, 10**12])
+@pytest.mark.parametrize("n_features", [32, 512, 8192], ids=["tiles decide", "both", "the batch decides"])
+def test_the_memory_of_the_disk_solver_is_the_least_with_which_it_runs(problem, n_features, limit):
+    settings = replace(with_solver("direct"), features=replace(with_solver().features, n_features=n_features))
+    least = plan_fit(problem, settings, machine(limit=limit)).costs["disk"].memory
+    sizes(problem, n_features, machine(least, limit).memory)
+    with pytest.raises(ResourceError, match="even out of core, needs"):
+        sizes(problem, n_features, machine(int(0.999 * least), limit).memory)
+
+
 def test_the_iteration_is_taken_with_a_limit_of_memory_too_if_it_fits(problem):
     plan = plan_fit(problem, with_solver("iterative"), machine(limit=16 * GIB))
     assert (plan.solver, plan.reason) == ("iterative", "the recipe asks for it")
@@ -99,7 +110,7 @@ def test_the_iteration_is_taken_with_a_limit_of_memory_too_if_it_fits(problem):
 
 
 def test_a_cheaper_iteration_says_how_much_it_saves(problem, monkeypatch):
-    monkeypatch.setattr("qml_lightning.training.plan.SAVES", 0.0)
+    monkeypatch.setattr("qml_lightning.training.choice.rules.SAVES", 0.0)
     plan = plan_fit(problem, with_solver(), machine())
     assert plan.reason.endswith("times fewer operations than the direct solver")
     assert plan_fit(problem, with_solver("direct"), machine()).solver == "direct"
@@ -118,7 +129,7 @@ def test_a_cheaper_iteration_says_how_much_it_saves(problem, monkeypatch):
 def test_a_solver_that_cannot_do_what_is_wanted_is_not_planned(problem, wish, compute, keep, settings, monkeypatch):
     with pytest.raises(InputError, match=f"The iterative solver and {wish} exclude each other, as "):
         plan_fit(problem, with_solver("iterative", **settings), compute, keep)
-    monkeypatch.setattr("qml_lightning.training.plan.SAVES", 0.0)
+    monkeypatch.setattr("qml_lightning.training.choice.rules.SAVES", 0.0)
     plan = plan_fit(problem, with_solver(**settings), compute, keep)
     assert plan.solver == "direct"
     assert wish in plan.excluded["iterative"]
@@ -168,23 +179,33 @@ def test_an_option_that_does_not_exist_is_told_with_those_that_do():
 
 def test_train_tells_the_plan_and_stops(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    asked = ["train", "ethanol:train@0:60", "-m", "m.safetensors", "--features", "256", "--plan"]
+    asked = ["train", "ethanol:train@0:60", "--features", "256", "--plan"]
     assert main(asked) == 0
     told = capsys.readouterr().out
     assert "direct: its equations fit in memory" in told
     assert "iterative" in told
     assert main([*asked, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["plan"]["rows"] == {"energies": 60, "forces": 60 * 27}
+    assert main([*asked, "-m", "m.safetensors"]) == 0
+    assert capsys.readouterr().out == told
     assert list(tmp_path.iterdir()) == []
+    assert main(asked[:-1]) == 2
+    assert "Name the file to write: --model model.safetensors" in " ".join(capsys.readouterr().err.split())
 
 
 def test_the_docs_show_what_excludes_what():
     page = (ROOT / "docs" / "scaling.md").read_text()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in page.replace("\\|", " ").splitlines()
+        if line[:1] == "|"
+    ]
     solvers = rows[0][1:]
-    shown = {(solver, row[0]): cell for row in rows for solver, cell in zip(solvers, row[1:]) if len(row) == 4}
-    words = {"kept equations": "--equations", "several ranks": "torchrun"}
-    for (solver, wish), why in EXCLUDES.items():
+    shown = {(solver, row[0]): cell for row in rows for solver, cell in zip(solvers, row[1:]) if len(row) == 5}
+    words = {"kept equations": "--equations", "several ranks": "torchrun", "a limit of memory": "--memory"}
+    words |= {"a checkpoint": "checkpoint", "the basis of another model": "--basis"}
+    excluded = EXCLUDES | {(solvers[-1], wish): why for wish, why in EXACT_EXCLUDES.items()}
+    for (solver, wish), why in excluded.items():
         (told,) = (cell for (name, row), cell in shown.items() if name == solver and words.get(wish, wish) in row)
         assert told == f"no: {why}"
-    assert sum(cell.startswith("no: ") for cell in shown.values()) == len(EXCLUDES) + 1  # and checkpoints on disk
+    assert sum(cell.startswith("no: ") for cell in shown.values()) == len(excluded) + 1  # and checkpoints on disk

@@ -16,7 +16,8 @@ from qml_lightning.machine.compute import Compute
 from qml_lightning.model.committee import Committee, committee_columns, committee_features
 from qml_lightning.model.recipe import SolverSettings
 from qml_lightning.training.problem import Problem
-from qml_lightning.training.solvers.direct import equations_of, solved
+from qml_lightning.training.solvers.direct import solved
+from qml_lightning.training.sweep import equations_of
 from qml_lightning.training.uncertainty import _calibrating, _groups, _rows_of
 from small_models import crystals, molecules, recipe
 

@@ -128,79 +128,93 @@ void NeighbourList::make_copies(const Structures &s, double reach) {
 
 void NeighbourList::sort_into_cells(const Structures &s, double reach) {
   const int64_t total = n_all();
-  Grid *grids = grids_.room(s.n_structures);
-  int32_t *element = element_of_all_.room(total), *cell_of = cell_of_atom_.room(total), *sorted = sorted_.room(total);
-  double *x = sorted_x_.room(total), *y = sorted_y_.room(total), *z = sorted_z_.room(total);
-  const double *place = places_.begin();
-  const int64_t *until = copies_until_.begin();
+  int32_t *element = element_of_all_.room(total);
   for (int64_t i = 0; i < n_originals; ++i) element[i] = int32_t(s.element[i]);
   for (int64_t c = 0; c < n_copies; ++c) element[n_originals + c] = element[original_.begin()[c]];
 
-  // f(atom) over the originals and copies of a structure
-  auto over_atoms = [&](int64_t n, auto f) {
-    for (int64_t i = s.offsets[n]; i < s.offsets[n + 1]; ++i) f(i);
-    for (int64_t c = until[n]; c < until[n + 1]; ++c) f(n_originals + c);
-  };
+  Grid *grids = grids_.room(s.n_structures);
+  const int64_t *until = copies_until_.begin();
   int64_t n_cells = 0, n_sorted = 0;
   for (int64_t n = 0; n < s.n_structures; ++n) {
-    Grid &grid = grids[n];
-    const int64_t count = s.offsets[n + 1] - s.offsets[n] + until[n + 1] - until[n];
-    double high[3];
-    for (int axis = 0; axis < 3; ++axis) {
-      grid.origin[axis] = std::numeric_limits<double>::max();
-      high[axis] = std::numeric_limits<double>::lowest();
-    }
-    over_atoms(n, [&](int64_t i) {
-      for (int axis = 0; axis < 3; ++axis) {
-        grid.origin[axis] = std::min(grid.origin[axis], place[3 * i + axis]);
-        high[axis] = std::max(high[axis], place[3 * i + axis]);
-      }
-    });
-    // Cells of half the reach: 5 x 5 rows of them hold fewer strangers than 3 x 3 of the whole. No more cells than
-    // atoms: where these are few in a large space, the cells are larger.
-    double side = 0.5 * reach;
-    const bool one_cell = count <= all_pairs_atoms && until[n + 1] == until[n];
-    for (bool fits = false; !fits; side *= 1.26) {
-      double product = 1;
-      for (int axis = 0; axis < 3; ++axis) {
-        const double wanted = one_cell ? 1 : std::max(1.0, std::floor((high[axis] - grid.origin[axis]) / side));
-        product *= wanted;
-        grid.n_cells[axis] = int64_t(std::min(wanted, 1e9));
-      }
-      fits = product <= double(2 * count + 64);
-    }
-    for (int axis = 0; axis < 3; ++axis) {
-      const double extent = high[axis] - grid.origin[axis];
-      grid.cells_per_length[axis] = extent > 0 ? double(grid.n_cells[axis]) / extent : 0;
-    }
-    grid.first_cell = n_cells;
-    grid.first_sorted = n_sorted;
-    n_cells += grid.n_cells[0] * grid.n_cells[1] * grid.n_cells[2] + 1;
-    n_sorted += count;
+    grids[n] = grid_around(s, n, reach);
+    grids[n].first_cell = n_cells;
+    grids[n].first_sorted = n_sorted;
+    n_cells += grids[n].cells() + 1;
+    n_sorted += s.offsets[n + 1] - s.offsets[n] + until[n + 1] - until[n];
   }
-
   int32_t *start = cell_start_.room(n_cells);
   std::fill(start, start + n_cells, 0);
-  for (int64_t n = 0; n < s.n_structures; ++n) {
-    const Grid &grid = grids[n];
-    const int64_t cells = grid.n_cells[0] * grid.n_cells[1] * grid.n_cells[2];
-    int32_t *first = start + grid.first_cell;
-    over_atoms(n, [&](int64_t i) {
-      const double *at = place + 3 * i;
-      cell_of[i] = int32_t((grid.cell(2, at[2]) * grid.n_cells[1] + grid.cell(1, at[1])) * grid.n_cells[0] +
-                           grid.cell(0, at[0]));
-      ++first[cell_of[i] + 1];
-    });
-    for (int64_t cell = 0; cell < cells; ++cell) first[cell + 1] += first[cell];
-    over_atoms(n, [&](int64_t i) {
-      const int64_t to = grid.first_sorted + first[cell_of[i]]++;
-      sorted[to] = int32_t(i);
-      x[to] = place[3 * i], y[to] = place[3 * i + 1], z[to] = place[3 * i + 2];
-    });
-    // each start has moved to the next one: move them back
-    for (int64_t cell = cells; cell > 0; --cell) first[cell] = first[cell - 1];
-    first[0] = 0;
+  cell_of_atom_.room(total), sorted_.room(total);
+  sorted_x_.room(total), sorted_y_.room(total), sorted_z_.room(total);
+  for (int64_t n = 0; n < s.n_structures; ++n) sort_structure(s, n);
+}
+
+// f(atom) over the originals and copies of a structure
+template <class Function> void NeighbourList::over_atoms(const Structures &s, int64_t n, Function f) const {
+  const int64_t *until = copies_until_.begin();
+  for (int64_t i = s.offsets[n]; i < s.offsets[n + 1]; ++i) f(i);
+  for (int64_t c = until[n]; c < until[n + 1]; ++c) f(n_originals + c);
+}
+
+// The box around a structure, divided into cells; the places of its first cell and atom are set by the caller.
+NeighbourList::Grid NeighbourList::grid_around(const Structures &s, int64_t n, double reach) const {
+  Grid grid{};
+  const double *place = places_.begin();
+  const int64_t copies = copies_until_.begin()[n + 1] - copies_until_.begin()[n];
+  const int64_t count = s.offsets[n + 1] - s.offsets[n] + copies;
+  double high[3];
+  for (int axis = 0; axis < 3; ++axis) {
+    grid.origin[axis] = std::numeric_limits<double>::max();
+    high[axis] = std::numeric_limits<double>::lowest();
   }
+  over_atoms(s, n, [&](int64_t i) {
+    for (int axis = 0; axis < 3; ++axis) {
+      grid.origin[axis] = std::min(grid.origin[axis], place[3 * i + axis]);
+      high[axis] = std::max(high[axis], place[3 * i + axis]);
+    }
+  });
+  // Cells of half the reach: 5 x 5 rows of them hold fewer strangers than 3 x 3 of the whole. No more cells than
+  // atoms: where these are few in a large space, the cells are larger.
+  double side = 0.5 * reach;
+  const bool one_cell = count <= all_pairs_atoms && copies == 0;
+  for (bool fits = false; !fits; side *= 1.26) {
+    double product = 1;
+    for (int axis = 0; axis < 3; ++axis) {
+      const double wanted = one_cell ? 1 : std::max(1.0, std::floor((high[axis] - grid.origin[axis]) / side));
+      product *= wanted;
+      grid.n_cells[axis] = int64_t(std::min(wanted, 1e9));
+    }
+    fits = product <= double(2 * count + 64);
+  }
+  for (int axis = 0; axis < 3; ++axis) {
+    const double extent = high[axis] - grid.origin[axis];
+    grid.cells_per_length[axis] = extent > 0 ? double(grid.n_cells[axis]) / extent : 0;
+  }
+  return grid;
+}
+
+// Sort the atoms of a structure by cell: count those of each cell, add up to where each cell starts, and fill.
+void NeighbourList::sort_structure(const Structures &s, int64_t n) {
+  const Grid &grid = grids_.begin()[n];
+  const double *place = places_.begin();
+  int32_t *first = cell_start_.begin() + grid.first_cell, *cell_of = cell_of_atom_.begin(), *sorted = sorted_.begin();
+  double *x = sorted_x_.begin(), *y = sorted_y_.begin(), *z = sorted_z_.begin();
+  const int64_t cells = grid.cells();
+  over_atoms(s, n, [&](int64_t i) {
+    const double *at = place + 3 * i;
+    cell_of[i] = int32_t((grid.cell(2, at[2]) * grid.n_cells[1] + grid.cell(1, at[1])) * grid.n_cells[0] +
+                         grid.cell(0, at[0]));
+    ++first[cell_of[i] + 1];
+  });
+  for (int64_t cell = 0; cell < cells; ++cell) first[cell + 1] += first[cell];
+  over_atoms(s, n, [&](int64_t i) {
+    const int64_t to = grid.first_sorted + first[cell_of[i]]++;
+    sorted[to] = int32_t(i);
+    x[to] = place[3 * i], y[to] = place[3 * i + 1], z[to] = place[3 * i + 2];
+  });
+  // each start has moved to the next one: move them back
+  for (int64_t cell = cells; cell > 0; --cell) first[cell] = first[cell - 1];
+  first[0] = 0;
 }
 
 // visit(neighbours, their squared distances, how many) for all neighbours of a centre, always in the same order.

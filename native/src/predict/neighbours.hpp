@@ -44,6 +44,8 @@ private:
     int64_t n_cells[3];
     int64_t first_cell, first_sorted;
 
+    int64_t cells() const { return n_cells[0] * n_cells[1] * n_cells[2]; }
+
     int64_t cell(int axis, double x) const {
       const double at = (x - origin[axis]) * cells_per_length[axis];
       return at < 0 ? 0 : at >= double(n_cells[axis]) ? n_cells[axis] - 1 : int64_t(at);
@@ -72,6 +74,9 @@ private:
   void move(const double *positions);
   void make_copies(const Structures &structures, double reach);
   void sort_into_cells(const Structures &structures, double reach);
+  void sort_structure(const Structures &structures, int64_t number);
+  Grid grid_around(const Structures &structures, int64_t number, double reach) const;
+  template <class Function> void over_atoms(const Structures &structures, int64_t number, Function f) const;
   void check_distances(const Structures &structures, int n_elements) const;
   template <class Visit> void search(int64_t centre, double reach, Visit visit) const;
 };

@@ -14,7 +14,7 @@ from ase.stress import full_3x3_to_voigt_6_stress
 
 from ..atoms.structures import structures_from_ase
 from ..errors import InputError
-from ..machine.turns import Turn
+from ..machine.shared_lock import Turn
 from ..model.committee import NO_COMMITTEE
 from ..model.potential import Model
 from ..model.recipe import Precision
@@ -106,10 +106,14 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
         properties: Sequence[str] = ("energy",),
         system_changes: Sequence[str] = tuple(all_changes),
     ) -> None:
-        """Fill `results` with energies; if forces or stress are asked for, with forces and, for a cell, stress too."""
+        """Fill `results` with properties of `atoms`: those that are asked for, and others that cost nothing."""
         super().calculate(atoms, properties, system_changes)  # type: ignore[no-untyped-call]
         assert self.atoms is not None  # ASE keeps a copy of the atoms
-        structures = structures_from_ase(self.atoms)
+        self.results = self.results_for(self.atoms, properties)
+
+    def results_for(self, atoms: Atoms, properties: Sequence[str]) -> dict[str, Any]:
+        """Energies; if forces or stress are asked for, forces and, for a cell, stress too."""
+        structures = structures_from_ase(atoms)
         if "stress" in properties and not structures.has_volume:
             raise PropertyNotImplementedError(
                 "Stress is an energy per volume, but these atoms have no volume: they are not periodic, or their cell "
@@ -134,7 +138,7 @@ class QMLLightning(Calculator):  # type: ignore[misc]  # ASE has no types
             results["energies_uncertainty"] = prediction.atom_energy_uncertainty.numpy()
         if prediction.force_uncertainty is not None:
             results["forces_uncertainty"] = prediction.force_uncertainty.numpy()
-        self.results = results
+        return results
 
 
 # ASE has no entry points for calculators: an external one is found by name only after it has been registered.

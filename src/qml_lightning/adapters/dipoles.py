@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ase.calculators.calculator import all_changes
-
 from ..errors import InputError
 from ..model.potential import Model
 from ..model.properties import PropertyModel
@@ -35,14 +33,9 @@ class WithDipole(QMLLightning):
         super().__init__(model, **options)
         self.dipoles, self.dipole_name = found, name or there[0]
 
-    def calculate(
-        self,
-        atoms: Atoms | None = None,
-        properties: Sequence[str] = ("energy",),
-        system_changes: Sequence[str] = tuple(all_changes),
-    ) -> None:
-        """Fill `results` as a calculator of the potential does, and with the dipole if it is asked for."""
-        super().calculate(atoms, properties, system_changes)
+    def results_for(self, atoms: Atoms, properties: Sequence[str]) -> dict[str, Any]:
+        """Results of the potential, and the dipole if it is asked for."""
+        results = super().results_for(atoms, properties)
         if "dipole" in properties:
-            assert self.atoms is not None  # ASE keeps a copy of the atoms
-            self.results["dipole"] = self.dipoles.predict(self.atoms)[self.dipole_name][0].numpy()
+            results["dipole"] = self.dipoles.predict(atoms)[self.dipole_name][0].numpy()
+        return results

@@ -17,6 +17,7 @@ import numpy as np
 from ase.io import read
 from ase.units import Bohr, Hartree
 
+# not relative: i-PI loads this file by its path, outside of the package
 from qml_lightning.adapters.engine import MovingAtoms
 
 # names by which i-PI finds the driver in a file

@@ -50,7 +50,7 @@ def check_cells(structures: Structures, cutoff: float, first: int = 0) -> None:
 def _images(cells: np.ndarray, periodic: np.ndarray, cutoff: float) -> np.ndarray:
     """Number of images of each cell that a sphere of radius `cutoff` can reach, (cells,).
 
-    Cells that do not span their periodic directions count as 1: the neighbour list refuses them in words of its own.
+    Cells whose periodic vectors are not independent count as 1: the neighbour list refuses them with an error.
     """
     _, heights = heights_of(cells, periodic)
     images: np.ndarray = np.where(periodic, 2 * np.ceil(cutoff / heights) + 1, 1.0).prod(1)

@@ -35,9 +35,10 @@ class Source:
     baseline: str = ""  # cheaper method, a column or a calculator, that was subtracted from the labels; "": none
 
     def as_dict(self) -> dict[str, object]:
-        """Plain dictionaries, lists, strings and numbers, for JSON. Of the path only the name of the file is kept.
+        """Dictionaries, lists, texts and numbers, for JSON. Only the last part of the path is kept, the file name.
 
-        A model is given away, and the folders of its maker are nobody's business; the checksum tells the data.
+        Models are passed on, and other people need not see the folders of whoever made them. The checksum tells which
+        file it was.
         """
         return {
             **asdict(self),

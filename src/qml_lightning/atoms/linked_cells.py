@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..machine.memory import room_on
-from ..machine.waits import sent
+from ..machine.transfers import sent
 from .cells import heights_of
 from .structures import Structures, batches
 

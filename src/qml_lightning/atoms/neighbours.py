@@ -12,7 +12,7 @@ from torch import Tensor
 from vesin import NeighborList
 
 from ..errors import InputError
-from ..machine.waits import count_marks, places_of, sent
+from ..machine.transfers import count_marks, places_of, sent
 from . import linked_cells
 from .cells import check_cells, heights_of
 from .linked_cells import ALL_PAIRS_ATOMS
@@ -241,7 +241,7 @@ def _vectors(structures: Structures, here: Structures, centre: Tensor, neighbour
 
 
 def _meeting(squared: Tensor) -> Tensor:
-    """Marks of pairs that stand on one spot."""
+    """Mask of pairs whose two atoms are at the same place."""
     return squared < SHORTEST_DISTANCE**2
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..machine.display import one_line
-from ..machine.waits import sent
+from ..machine.transfers import sent
 
 if TYPE_CHECKING:
     from ase import Atoms

@@ -10,7 +10,7 @@ from typer import Argument, Exit
 
 from ..errors import SolveError
 from .md import first_structure
-from .options import Debug, Json, MachineOptions, load_potential, spread
+from .options import Debug, Json, MachineOptions, ModelFile, load_potential, spread
 from .screen import show, show_json, table, teaching, warnings_shown
 
 HELP = teaching(
@@ -31,7 +31,7 @@ FAILED = 5  # exit code
 
 @spread
 def command(
-    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
+    model: ModelFile,
     machine: MachineOptions,
     structure: Annotated[Path | None, Argument(help="File with a structure to test.", metavar="STRUCTURE")] = None,
     as_json: Json = False,

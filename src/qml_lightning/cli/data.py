@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from ..errors import InputError
 from ..machine.files import check_output
-from .options import DATA_HELP, DataOptions, Debug, Json, Overwrite, spread
+from .options import Data, DataOptions, Debug, Json, Overwrite, spread
 from .screen import console, facts, panel, show, show_json, table, teaching
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ WIDE = 100
 
 @spread
 def command(
-    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    data: Data,
     reading: DataOptions,
     output: Annotated[Path | None, Option("--output", "-o", help="Also write a page, .html.", metavar="FILE")] = None,
     overwrite: Overwrite = False,

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
-from typer import Argument
-
 from ..errors import InputError
 from .options import (
-    DATA_HELP,
+    Data,
     DataOptions,
     Debug,
     Json,
     MachineOptions,
+    ModelFile,
     Overwrite,
     Report,
     checked_precision,
@@ -48,8 +44,8 @@ and forces_by_element, in eV, eV/Å and eV/Å³.
 
 @spread
 def command(
-    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
-    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    model: ModelFile,
+    data: Data,
     reading: DataOptions,
     machine: MachineOptions,
     report: Report = None,

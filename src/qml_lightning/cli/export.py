@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from ..errors import InputError
 from ..machine.files import check_output
-from .options import Debug, Json, MachineOptions, Overwrite, checked_precision, load_potential, spread
+from .options import Debug, Json, MachineOptions, ModelFile, Overwrite, checked_precision, load_potential, spread
 from .screen import facts, show, show_json, teaching
 
 IMPORT = "import qml_lightning.adapters.metatomic"
@@ -28,7 +28,7 @@ qml_lightning.adapters.metatomic before. Needs the package metatomic-torch: pip 
 
 @spread
 def command(
-    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
+    model: ModelFile,
     output: Annotated[Path, Option("--output", "-o", help="File to write, .pt.", metavar="FILE")],
     machine: MachineOptions,
     overwrite: Overwrite = False,

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from typer import Argument, Option
+from typer import Option
 
 from ..errors import InputError
 from ..machine.files import check_output, write_atomically
-from .options import DATA_HELP, DataOptions, Debug, Json, LabelCheck, MachineOptions, Overwrite, spread
+from .options import Data, DataOptions, Debug, Json, LabelCheck, MachineOptions, Overwrite, spread
 from .portions import check_labels
 from .recipe_options import RECIPE, RecipeOptions
 from .screen import finite, progress, show, show_json, table, teaching, warnings_shown
@@ -90,7 +90,7 @@ class CurveOptions:
 
 @spread
 def command(
-    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    data: Data,
     recipe: CurveRecipe,
     reading: DataOptions,
     machine: MachineOptions,

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from ..errors import InputError
 from ..machine.files import check_output
-from .options import Debug, Json, MachineOptions, Overwrite, checked_precision, spread
+from .options import Debug, Json, MachineOptions, ModelFile, Overwrite, checked_precision, spread
 from .screen import facts, progress, show, show_json, teaching, warnings_shown
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ class DynamicsOptions:
 
 @spread
 def command(
-    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
+    model: ModelFile,
     structure: Annotated[Path, Argument(help="File with a structure.", metavar="STRUCTURE", show_default=False)],
     output: Annotated[Path, Option("--output", "-o", help="Trajectory to write: .extxyz, .xyz or .traj.")],
     dynamics: DynamicsOptions,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
-from typer import Option
+from typer import Argument, Option
 
 from ..errors import InputError
 from ..machine.memory import bytes_from
@@ -47,6 +47,10 @@ DATA_HELP = (
     "PATH, PATH:SPLIT, PATH@SLICE, a folder, a pattern such as 'run*.xyz', or a name of `qml-lightning datasets`; "
     "several are read as one."
 )
+
+Data = Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)]
+ModelFile = Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)]
+NewModel = Annotated[Path, Option("--model", "-m", help="File to write, such as model.safetensors.")]
 
 
 @dataclass(frozen=True)
@@ -161,10 +165,10 @@ class KeepOptions:
         """The model whose basis is to be used, if one is named."""
         return None if self.basis is None else load_features(self.basis)
 
-    def options(self, model: Path, overwrite: bool, *, exact: bool) -> dict[str, Any]:
+    def options(self, model: Path | None, overwrite: bool, *, exact: bool) -> dict[str, Any]:
         """Options of `fit`. Checkpoints go beside the model by default; explicit kernels have none."""
         checkpoint = self.checkpoint
-        if checkpoint is None and (self.resume or not exact):
+        if checkpoint is None and model is not None and (self.resume or not exact):
             checkpoint = model.with_name(model.name + ".checkpoint")
         return {
             "equations": self.equations,
@@ -223,7 +227,7 @@ class MachineOptions:
         return device
 
     def predictor(self, model: Path) -> Predictor:
-        """A model file made ready on these."""
+        """Predictor of a model file, with this device, kernels and precision."""
         device = self.prepare()
         return load_potential(model).on(device, checked_precision(self.precision), self.kernels)
 

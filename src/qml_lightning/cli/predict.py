@@ -5,16 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from ..errors import InputError
 from ..machine.files import check_output
 from .options import (
-    DATA_HELP,
+    Data,
     DataOptions,
     Debug,
     Json,
     MachineOptions,
+    ModelFile,
     Overwrite,
     checked_precision,
     load_properties,
@@ -56,8 +57,8 @@ A model of `properties` writes these, under their names, instead of energies and
 
 @spread
 def command(
-    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
-    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    model: ModelFile,
+    data: Data,
     output: Annotated[Path, Option("--output", "-o", help="File to write: .extxyz, .xyz, .traj, .db, .json or .npz.")],
     reading: DataOptions,
     machine: MachineOptions,

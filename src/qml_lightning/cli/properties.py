@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from ..errors import InputError
 from ..machine.files import check_output, write_or_rescue
-from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, MemoryOptions, Overwrite, spread
+from .options import Data, DataOptions, Debug, Json, MachineOptions, MemoryOptions, NewModel, Overwrite, spread
 from .portions import parts_of
 from .recipe_options import RecipeOptions
 from .screen import facts, progress, show, show_json, table, teaching, warnings_shown
@@ -44,8 +43,8 @@ The recipe is chosen for the first property unless it is given, as in `train`. `
 
 @spread
 def command(
-    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
-    model: Annotated[Path, Option("--model", "-m", help="File to write, such as model.safetensors.")],
+    data: Data,
+    model: NewModel,
     recipe: RecipeOptions,
     reading: DataOptions,
     machine: MachineOptions,

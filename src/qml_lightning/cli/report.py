@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Option
 
 from ..errors import InputError
-from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from .options import Data, DataOptions, Debug, Json, MachineOptions, ModelFile, Overwrite, spread
 from .overlap import shared_note
 from .portions import evaluate_all
 from .screen import note, notes, show, show_json, teaching
@@ -34,8 +34,8 @@ trials behind the recipe, and the card of the model. --png and --pdf write a fig
 
 @spread
 def command(
-    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
-    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    model: ModelFile,
+    data: Data,
     reading: DataOptions,
     machine: MachineOptions,
     output: Annotated[Path | None, Option("--output", "-o", help="Page to write, .html.", metavar="FILE")] = None,

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from typer import Argument, Option
+from typer import Option
 
+from ..errors import InputError
 from ..machine.files import check_output, write_or_rescue
 from .config import Config, path_beside, write_config
 from .options import (
-    DATA_HELP,
+    Data,
     DataOptions,
     Debug,
     Json,
@@ -31,10 +32,15 @@ from .screen import note, notes, panel, progress, show, show_json, teaching, war
 from .tables import choice_table, error_table, metrics_as_json, model_facts, show_plan, symbol
 
 if TYPE_CHECKING:
-    from ..exact import ExactPotential
+    import torch
+
+    from ..api import AnyPotential, AnyRecipe, Request
+    from ..datasets import Dataset
+    from ..machine.progress import Progress
     from ..model.metrics import Metrics
-    from ..model.potential import Potential
+    from ..model.predictor import Prediction
     from ..study.label_check import LabelReport
+    from ..training.problem import Problem
     from ..training.screening.decision import Screened
 
 HELP = teaching(
@@ -80,13 +86,15 @@ SHOWN = 500
 @spread
 def command(
     context: typer.Context,
-    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
-    model: Annotated[Path, Option("--model", "-m", help="File to write, such as model.safetensors.")],
+    data: Data,
     recipe: RecipeOptions,
     reading: DataOptions,
     keep: KeepOptions,
     machine: MachineOptions,
     memory: MemoryOptions,
+    model: Annotated[
+        Path | None, Option("--model", "-m", help="File to write, such as model.safetensors; --plan needs none.")
+    ] = None,
     train_size: Annotated[
         int | None, Option(min=1, help="Train on this many structures, drawn by the seed.", metavar="N")
     ] = None,
@@ -122,116 +130,179 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    from .. import api
-    from ..atoms.neighbours import element_indices
-    from ..exact import ExactRecipe
+    from ..api import Request
     from ..kernels import kernels_for
     from ..machine.ranks import joined, own_rank
 
-    rank = own_rank()  # of several processes only the first writes and speaks
-    if rank == 0:
-        check_output(model, overwrite)
-        if config is not None:
-            check_output(path_beside(model), overwrite or path_beside(model).resolve() == config.resolve())
-    if report is not None and rank == 0:
-        from ..report.summary import check_report
-
-        check_report(report, overwrite=overwrite)
-    learning, limits, device = recipe.learning(), memory.options(), machine.prepare()
-    basis = keep.basis_model()
-    wanted = recipe.automatic(machine.precision, None if basis is None else basis.recipe)
-    keeping = keep.options(model, overwrite, exact=isinstance(wanted, ExactRecipe))
-    with progress(shown=rank == 0) as tell, warnings_shown(), joined(device) as ranks:
+    first = own_rank() == 0  # of several processes only the first writes and speaks
+    files = _Files(model, report, keep.equations, config, overwrite)
+    files.check(plan, first)
+    device = machine.prepare()
+    wanted, options = _wanted(files, recipe, keep, machine, memory)
+    options |= {"outliers": outliers, "repulsion": repulsion, "committee": committee}
+    with progress(shown=first) as tell, warnings_shown(), joined(device) as ranks:
         on = device if ranks is None else ranks.device
-        how: dict[str, Any] = {"basis": basis, "device": on, "kernels": machine.kernels, "ranks": ranks}
         # all that can fail without data, fails now
-        told = {"outliers": outliers, "repulsion": repulsion, "committee": committee}
-        request = api.Request.of(wanted, **told, **learning, **limits, **keeping, **how)  # type: ignore[arg-type]
+        request = Request.of(wanted, device=on, ranks=ranks, **options)
         kernels_for(device, request.start.dtype, machine.kernels)
         with resumable(request.keep.checkpoint):
             tell("reading", 0, 1)
-            dataset = reading.load(data)
-            if rank == 0 and not as_json:
-                notes(dataset.source)
-            dataset, held_out = parts_of(dataset, train_size, valid, request.start.seed, reading.load)
-            problem = request.problem(dataset)
-            if held_out is not None:
-                element_indices(held_out.structures.numbers, problem.elements)
+            read = reading.load(data)
+            if first and not as_json:
+                notes(read.source)
+            dataset, held_out = parts_of(read, train_size, valid, request.start.seed, reading.load)
+            problem = _problem(request, dataset, held_out)
             if plan:
                 show_plan(request.plan(problem), as_json)
                 return
-            looked_at = request.screened(dataset, tell)
-            if looked_at is not None and looked_at.dropped:
-                dataset = looked_at.data
-                problem = request.problem(dataset)
-            tell("label check", 0, 1)
-            healthy = dataset if looked_at is None else looked_at.healthy
-            checked = check_labels(healthy, device) if label_check and rank == 0 else None
-            tell("axes", 0, 1)
-            potential = request.fit(problem, tell)
-            if rank == 0:
-                refuse_useless(potential.on(on, None, machine.kernels), dataset.structures)
-                write_or_rescue(model, lambda path: api.save(potential, path, overwrite=overwrite))
-                if config is not None:
-                    write_config(path_beside(model), context, overwrite=True)
+            fitted = _fitted(request, problem, dataset, device if label_check and first else None, tell)
+            if first:
+                refuse_useless(fitted.potential.on(on, None, machine.kernels), fitted.data.structures)
+                files.write(fitted.potential, context)
         request.keep.remove_checkpoint()
-    if rank > 0:
-        return
-
-    shown = held_out or (dataset if len(dataset) <= SHOWN else dataset.subsample(SHOWN, request.start.seed))
-    predictor = potential.on(device, None, machine.kernels)
-    metrics, prediction, seconds = evaluate_all(predictor, shown, for_report=report is not None)
-    if report is not None:
-        from ..report.summary import write_summary
-
-        write_summary(report, potential, shown, prediction, overwrite=overwrite, seconds=seconds)
-    written = None if config is None else path_beside(model)
-    twice = (repeats_note(dataset), shared_note(potential, held_out) if held_out is not None else "")
-    done = _Trained(model, report, keep.equations, written, potential, checked, looked_at, metrics, valid, twice)
-    _tell(done, as_json)
+    if first:
+        shown = held_out or fitted.shown(request.start.seed)
+        predictor = fitted.potential.on(device, None, machine.kernels)
+        metrics, prediction, seconds = evaluate_all(predictor, shown, for_report=report is not None)
+        files.write_report(fitted.potential, shown, prediction, seconds)
+        _tell(_Told(files, fitted, metrics, valid, fitted.repeats(held_out)), as_json)
 
 
 @dataclass(frozen=True)
-class _Trained:
-    """Facts to tell at the end of a fit."""
+class _Files:
+    """Files that the command writes, besides checkpoints."""
 
-    model: Path
+    model: Path | None  # None: only the plan is told
     report: Path | None
     equations: Path | None
-    options: Path | None  # written back
-    potential: Potential | ExactPotential
+    config: Path | None  # file of options that was read
+    overwrite: bool
+
+    @property
+    def options(self) -> Path | None:
+        """File beside the model with the options that were given, if a file of options was read."""
+        return None if self.config is None or self.model is None else path_beside(self.model)
+
+    def check(self, plan: bool, first: bool) -> None:
+        """Raise an InputError if one has no name, cannot be written or must not be replaced."""
+        if self.model is None and not plan:
+            raise InputError("Name the file to write: --model model.safetensors, or -m. Only --plan needs none.")
+        if not first:
+            return
+        if self.model is not None:
+            check_output(self.model, self.overwrite)
+        if self.options is not None and self.config is not None:
+            check_output(self.options, self.overwrite or self.options.resolve() == self.config.resolve())
+        if self.report is not None:
+            from ..report.summary import check_report
+
+            check_report(self.report, overwrite=self.overwrite)
+
+    def write(self, potential: AnyPotential, context: typer.Context) -> None:
+        """Write the model, and the options beside it."""
+        from ..api import save
+
+        if self.model is not None:
+            write_or_rescue(self.model, lambda path: save(potential, path, overwrite=self.overwrite))
+        if self.options is not None:
+            write_config(self.options, context, overwrite=True)
+
+    def write_report(self, potential: AnyPotential, data: Dataset, prediction: Prediction, seconds: float) -> None:
+        """Write the report, if one is wanted."""
+        if self.report is not None:
+            from ..report.summary import write_summary
+
+            write_summary(self.report, potential, data, prediction, overwrite=self.overwrite, seconds=seconds)
+
+    def told(self) -> str:
+        """Sentences that name the files."""
+        return (
+            f"The model is in {self.model}."
+            + (f" The report is in {self.report}." if self.report else "")
+            + (f" The equations are in {self.equations}." if self.equations and self.equations.exists() else "")
+            + (f" The options are in {self.options}." if self.options else "")
+        )
+
+
+def _wanted(
+    files: _Files, recipe: RecipeOptions, keep: KeepOptions, machine: MachineOptions, memory: MemoryOptions
+) -> tuple[AnyRecipe, dict[str, Any]]:
+    """Recipe that the command line asks for, and the other options of `fit`."""
+    from ..exact import ExactRecipe
+
+    options = {**recipe.learning(), **memory.options(), "kernels": machine.kernels}
+    basis = keep.basis_model()
+    wanted = recipe.automatic(machine.precision, None if basis is None else basis.recipe)
+    options |= keep.options(files.model, files.overwrite, exact=isinstance(wanted, ExactRecipe))
+    return wanted, {**options, "basis": basis}
+
+
+def _problem(request: Request, data: Dataset, held_out: Dataset | None) -> Problem:
+    """The problem of learning from `data`; an InputError if held-out structures have an element that it lacks."""
+    from ..atoms.neighbours import element_indices
+
+    problem = request.problem(data)
+    if held_out is not None:
+        element_indices(held_out.structures.numbers, problem.elements)
+    return problem
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """A potential, the data that it was trained on, and the findings of the checks before."""
+
+    potential: AnyPotential
+    data: Dataset
     labels: LabelReport | None
     outliers: Screened | None
+
+    def shown(self, seed: int) -> Dataset:
+        """Training structures on which errors are told if none are held out."""
+        return self.data if len(self.data) <= SHOWN else self.data.subsample(SHOWN, seed)
+
+    def repeats(self, held_out: Dataset | None) -> tuple[str, ...]:
+        """Sentences about structures that occur twice."""
+        shared = "" if held_out is None else shared_note(self.potential, held_out)
+        return tuple(text for text in (repeats_note(self.data), shared) if text)
+
+
+def _fitted(request: Request, problem: Problem, data: Dataset, device: torch.device | None, tell: Progress) -> _Fitted:
+    """Look for outliers, check the labels on `device` (None: do not), and fit."""
+    outliers = request.screened(data, tell)
+    if outliers is not None and outliers.dropped:
+        data = outliers.data
+        problem = request.problem(data)
+    tell("label check", 0, 1)
+    healthy = data if outliers is None else outliers.healthy
+    labels = None if device is None else check_labels(healthy, device)
+    tell("axes", 0, 1)
+    return _Fitted(request.fit(problem, tell), data, labels, outliers)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """Facts to tell at the end of a fit."""
+
+    files: _Files
+    fitted: _Fitted
     metrics: Metrics
     valid: str | None
     notes: tuple[str, ...]  # on structures that occur twice
 
 
-def _tell(done: _Trained, as_json: bool) -> None:
+def _tell(done: _Told, as_json: bool) -> None:
     from ..api import header_of
 
-    header = header_of(done.potential)
-    projection = done.potential.projection
-    explained = {symbol(z): float(part) for z, part in zip(done.potential.elements, projection.explained)}
+    potential, outliers = done.fitted.potential, done.fitted.outliers
+    header = header_of(potential)
+    explained = {symbol(z): float(part) for z, part in zip(potential.elements, potential.projection.explained)}
     if as_json:
-        show_json(
-            {
-                "model": str(done.model),
-                "report": None if done.report is None else str(done.report),
-                "equations": None if done.equations is None else str(done.equations),
-                **header,
-                "explained_variance": explained,
-                "label_check": None if done.labels is None else asdict(done.labels),
-                "notes": [text for text in done.notes if text],
-                "outliers": None if done.outliers is None else done.outliers.as_dict(),
-                "validation" if done.valid else "training": metrics_as_json(done.metrics),
-            }
-        )
+        show_json(_as_json(done, header, explained))
         return
-    for text in filter(None, done.notes):
+    for text in done.notes:
         note(text)
-    if done.outliers is not None and done.outliers.text:
-        panel("Warning", done.outliers.text, colour="yellow")
+    if outliers is not None and outliers.text:
+        panel("Warning", outliers.text, colour="yellow")
     where = (
         f"Errors on {'held-out structures' if held_part(done.valid) else done.valid}"
         if done.valid
@@ -240,9 +311,19 @@ def _tell(done: _Trained, as_json: bool) -> None:
     n = f"{done.metrics.structures:,} structures"
     evidence = choice_table(header["provenance"].get("choice"))
     show(model_facts("Trained", header, explained), *evidence, error_table(f"{where} ({n})", done.metrics))
-    show(
-        f"The model is in {done.model}."
-        + (f" The report is in {done.report}." if done.report else "")
-        + (f" The equations are in {done.equations}." if done.equations and done.equations.exists() else "")
-        + (f" The options are in {done.options}." if done.options else "")
-    )
+    show(done.files.told())
+
+
+def _as_json(done: _Told, header: dict[str, Any], explained: dict[str, float]) -> dict[str, Any]:
+    files, labels, outliers = done.files, done.fitted.labels, done.fitted.outliers
+    return {
+        "model": str(files.model),
+        "report": None if files.report is None else str(files.report),
+        "equations": None if files.equations is None else str(files.equations),
+        **header,
+        "explained_variance": explained,
+        "label_check": None if labels is None else asdict(labels),
+        "notes": list(done.notes),
+        "outliers": None if outliers is None else outliers.as_dict(),
+        "validation" if done.valid else "training": metrics_as_json(done.metrics),
+    }

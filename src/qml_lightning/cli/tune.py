@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from typer import Argument, Option
+from typer import Option
 
 from ..errors import InputError
 from ..machine.files import check_output
-from .options import DATA_HELP, DataOptions, Debug, Json, LabelCheck, MachineOptions, Overwrite, spread
+from .options import Data, DataOptions, Debug, Json, LabelCheck, MachineOptions, Overwrite, spread
 from .portions import check_labels
 from .recipe_options import RecipeOptions
 from .screen import finite, progress, show, show_json, table, teaching, warnings_shown
@@ -95,7 +95,7 @@ class SearchOptions:
 
 @spread
 def command(
-    data: Annotated[list[str], Argument(help=DATA_HELP, metavar="DATA", show_default=False)],
+    data: Data,
     output: Annotated[Path, Option("--output", "-o", help="Write the best recipe here, such as best.json.")],
     recipe: RecipeOptions,
     reading: DataOptions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +19,7 @@ from .options import (
     Json,
     LabelCheck,
     MachineOptions,
+    ModelFile,
     Overwrite,
     Repeated,
     load_features,
@@ -29,10 +30,13 @@ from .screen import progress, show, show_json, teaching
 from .tables import equations_facts, model_facts, of_file
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
 
     from ..datasets import Dataset
+    from ..linear.ridge import Ridge
     from ..model.potential import Potential
+    from ..model.recipe import Recipe
     from ..model.repulsion import Repulsion
     from ..training.equations import Equations
 
@@ -57,38 +61,76 @@ anew, and keeps its calibration.
 )
 
 
-def _trained_on(earlier: Potential, gathered: Equations, data: Dataset | None, remove: bool) -> Tensor | None:
-    """Fingerprints of all structures in the equations, which `merge` may have added; None if they are not known."""
-    import torch
+@dataclass(frozen=True)
+class _Change:
+    """An earlier model, and what is to change."""
 
-    from ..atoms.fingerprints import geometry_fingerprints
+    earlier: Potential
+    recipe: Recipe
+    ridge: Ridge | None  # used as it is; None: that of the model, which is refined if it was chosen
+    data: Dataset | None  # structures to add or remove; None: none
+    remove: bool
 
-    known = earlier.trained_on
-    if gathered.geometries is not None or known is None:
-        return gathered.geometries
-    # equations of an older version: the model knows its own structures
-    if data is not None:
-        new = geometry_fingerprints(data.structures)
-        known = known[~torch.isin(known, new)] if remove else torch.cat([known, new])
-    return known if len(known) == len(gathered.structures) else None
+    def solved(self, equations: Equations) -> Potential:
+        """The potential of the changed equations, which are used up."""
+        from ..training.solvers.direct import solved
+
+        potential = solved(equations, self.recipe, self.ridge, use_up=True, committee=self.earlier.committee)
+        return replace(potential, trained_on=self._trained_on(equations), repulsion=self._repulsion(equations))
+
+    def _trained_on(self, equations: Equations) -> Tensor | None:
+        """Fingerprints of all structures in the equations, which `merge` may have added; None if they are not known."""
+        import torch
+
+        from ..atoms.fingerprints import geometry_fingerprints
+
+        known = self.earlier.trained_on
+        if equations.geometries is not None or known is None:
+            return equations.geometries
+        # equations of an older version: the model knows its own structures
+        if self.data is not None:
+            new = geometry_fingerprints(self.data.structures)
+            known = known[~torch.isin(known, new)] if self.remove else torch.cat([known, new])
+        return known if len(known) == len(equations.structures) else None
+
+    def _repulsion(self, equations: Equations) -> Repulsion | None:
+        """Repulsion that does not act on new structures or on those in the equations, which `merge` may have added.
+
+        It does not act on structures that are taken out, either.
+        """
+        repulsion = self.earlier.repulsion
+        if repulsion is None:
+            return None
+        if self.data is not None and not self.remove:
+            repulsion = repulsion.and_below(self.data.structures, self.earlier.recipe.representation.cutoff)
+        return repulsion.and_of(equations.bounds)
 
 
-def _repulsion(earlier: Potential, gathered: Equations, data: Dataset | None, remove: bool) -> Repulsion | None:
-    """Repulsion that leaves alone new structures and all that are in the equations, which `merge` may have added.
+def _changed(recipe: Recipe, ridge: float | None, energy_weight: float | None, precision: str | None) -> Recipe:
+    """The recipe with another ridge or energy weight, checked."""
+    changes = {"ridge": ridge, "energy_weight": energy_weight}
+    recipe = replace(recipe, **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
+    recipe.check()
+    if precision not in (None, recipe.precision):
+        raise InputError(f"The equations were made in {recipe.precision}; leave out --precision.")
+    return recipe
 
-    Structures that are taken out are still left alone.
-    """
-    if earlier.repulsion is None:
-        return None
-    cutoff, repulsion = earlier.recipe.representation.cutoff, earlier.repulsion
-    if data is not None and not remove:
-        repulsion = repulsion.and_below(data.structures, cutoff)
-    return repulsion.and_of(gathered.bounds)
+
+def _equations_of(model: Path, earlier: Potential, path: Path, device: torch.device) -> Equations:
+    """The equations in a file; an InputError if they are not those of the model."""
+    from ..training.equations_file import header_of, load_equations
+
+    equations = load_equations(path, device=device)
+    if difference := earlier.basis.difference(equations.basis):
+        raise InputError(f"{path} does not hold the equations of {model}: {difference}.")
+    with of_file(path):  # what is told at the end: nothing is written if it cannot be told
+        equations_facts("", header_of(equations))
+    return equations
 
 
 @spread
 def command(
-    model: Annotated[Path, Argument(help="A model that `train` wrote.", metavar="MODEL", show_default=False)],
+    model: ModelFile,
     equations: Annotated[Path, Option(help="The equations of the model.", metavar="FILE")],
     reading: DataOptions,
     machine: MachineOptions,
@@ -103,54 +145,38 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
+    from ..api import header_of, save
+    from ..kernels import kernels_for
+    from ..linear.ridge import Ridge
+    from ..machine.compute import Compute
+    from ..training.equations import extended
+    from ..training.equations_file import save_equations
+
     data = data or None  # typer gives an empty list
     target = output or model
     check_output(target, overwrite or output is None)
     if data is not None:
         check_output(equations, overwrite=equations.exists())
         sweep_up_together([equations, target])
-    device = machine.prepare()
-    started = time.perf_counter()
-
-    from ..api import header_of, save
-    from ..kernels import kernels_for
-    from ..linear.ridge import Ridge
-    from ..machine.compute import Compute
-    from ..training.equations import extended
-    from ..training.equations_file import header_of as equations_header
-    from ..training.equations_file import load_equations, save_equations
-    from ..training.solvers.direct import solved
-
+    device, started = machine.prepare(), time.perf_counter()
     earlier = load_features(model)
-    changes = {"ridge": ridge, "energy_weight": energy_weight}
-    recipe = replace(earlier.recipe, **{k: v for k, v in changes.items() if v is not None})  # type: ignore[arg-type]
-    recipe.check()
-    if machine.precision not in (None, recipe.precision):
-        raise InputError(f"The equations were made in {recipe.precision}; leave out --precision.")
+    recipe = _changed(earlier.recipe, ridge, energy_weight, machine.precision)
     kernels = kernels_for(device, recipe.dtype, machine.kernels).NAME
     dataset = None if data is None else reading.load(data)
     if dataset is not None and label_check and not remove:
         check_labels(dataset, device)
+    change = _Change(earlier, recipe, None if ridge is None else Ridge(ridge), dataset, remove)
 
     def solve_and_save(gathered: Equations, path: Path) -> Potential:
-        # a ridge that is given is used as it is; one that was chosen may be refined
-        given = None if ridge is None else Ridge(ridge)
-        potential = solved(gathered, recipe, given, use_up=True, committee=earlier.committee)
+        potential = change.solved(gathered)
         about = {"kernels": kernels, "device": str(device), "seconds": round(time.perf_counter() - started, 3)}
-        provenance = replace(potential.provenance, **about)  # type: ignore[arg-type]
-        repulsion = _repulsion(earlier, gathered, dataset, remove)
-        trained_on = _trained_on(earlier, gathered, dataset, remove)
-        potential = replace(potential, provenance=provenance, trained_on=trained_on, repulsion=repulsion)
+        potential = replace(potential, provenance=replace(potential.provenance, **about))  # type: ignore[arg-type]
         save(potential, path, overwrite=True)
         return potential
 
     with progress() as tell:
         tell("reading", 0, 1)
-        gathered = load_equations(equations, device=device)
-        if difference := earlier.basis.difference(gathered.basis):
-            raise InputError(f"{equations} does not hold the equations of {model}: {difference}.")
-        with of_file(equations):  # what is told at the end: nothing is written if it cannot be told
-            equations_facts("", equations_header(gathered))
+        gathered = _equations_of(model, earlier, equations, device)
         if dataset is None:
             potential = solve_and_save(gathered, target)
         else:

@@ -93,15 +93,8 @@ def load(
     data_folder: str | os.PathLike[str] | None = None,
 ) -> Dataset:
     """Structures and labels in eV and Å, from one file or a public set (`datasets/several` reads several files)."""
-    if isinstance(columns, str):
-        raise InputError(f"Wanted a list of columns, got the text {columns!r}. Write [{columns!r}].")
     given = address(source)
-    if split is not None and given.split not in (None, split):
-        raise InputError(
-            f"{os.fspath(source)} names the split {given.split!r}, but split= names {split!r}. Give only one."
-        )
-    if limit is not None and limit < 1:
-        raise InputError(f"Wanted a limit of at least one frame, got {limit}.")
+    _refuse_contradictions(source, given, split, limit, columns)
     wanted = Wanted(
         split=split or given.split,
         index=given.index,
@@ -117,27 +110,46 @@ def load(
         raise InputError(f"{found.name}, frame {content.rows[content.counts.argmin()]} has no atoms. Remove it.")
     units, notes = _units(found.name, content, asked, stated, default, bool(baseline))
     structures, its_labels, more_notes = structures_and_labels(content, units, found.name)
-    more_notes += look_at(content, structures, its_labels, found.name)
+    notes = (*notes, *more_notes, *look_at(content, structures, its_labels, found.name))
     its_labels, cheaper = past_column(its_labels, content, baseline, units.energy_in_ev, found.name)
     if labels == "required":
         _require_labels(structures, its_labels, content, found.name)
+    draws = (*([f"@{given.slice_text}"] if given.slice_text else ()), *([f"limit {limit}"] if limit else ()))
+    source_of_data = replace(
+        _source(found, content, units, notes), split=wanted.split or "", draws=draws, baseline=baseline or ""
+    )
+    kept = {name: content.columns[name] for name in columns}
+    return Dataset(structures, its_labels, source_of_data, content.rows, content.groups, columns=kept, baseline=cheaper)
+
+
+def _refuse_contradictions(
+    source: str | os.PathLike[str], given: Address, split: str | None, limit: int | None, columns: Sequence[str]
+) -> None:
+    """Raise an InputError for arguments of `load` that cannot be meant so."""
+    if isinstance(columns, str):
+        raise InputError(f"Wanted a list of columns, got the text {columns!r}. Write [{columns!r}].")
+    if split is not None and given.split not in (None, split):
+        raise InputError(
+            f"{os.fspath(source)} names the split {given.split!r}, but split= names {split!r}. Give only one."
+        )
+    if limit is not None and limit < 1:
+        raise InputError(f"Wanted a limit of at least one frame, got {limit}.")
+
+
+def _source(found: Found, content: Content, units: Units, notes: Sequence[str]) -> Source:
+    """Origin of the data of a file, as models keep it."""
     entry = found.entry
-    source_of_data = Source(
+    return Source(
         name=entry.name if entry else found.name,
         path=str(found.path),
         sha256=found.sha256,
         units=units,
-        n_structures=len(structures),
-        split=wanted.split or "",
+        n_structures=len(content.counts),
         citation=entry.citation if entry else content.citation,
         keys=content.keys,
-        notes=(*found.notes, *content.notes, *notes, *more_notes),
+        notes=(*found.notes, *content.notes, *notes),
         varies=states_that_vary(content.states),
-        draws=(*([f"@{given.slice_text}"] if given.slice_text else ()), *([f"limit {limit}"] if limit else ())),
-        baseline=baseline or "",
     )
-    kept = {name: content.columns[name] for name in columns}
-    return Dataset(structures, its_labels, source_of_data, content.rows, content.groups, columns=kept, baseline=cheaper)
 
 
 def from_ase(

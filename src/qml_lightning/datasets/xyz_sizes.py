@@ -101,7 +101,7 @@ def _check_memory(size: int, name: str) -> None:
 
 
 def _check_end(path: Path) -> None:
-    """Refuse a file whose last number is shorter than all others in its column; warn if their digits vary."""
+    """Refuse a file whose last number looks cut off, shorter than all others in its column; warn if digits vary."""
     with open(path, "rb") as file:
         file.seek(max(0, path.stat().st_size - TAIL))
         text = file.read()

@@ -13,7 +13,7 @@ from ase.data import chemical_symbols, covalent_radii
 from ase.md.verlet import VelocityVerlet
 
 from ..atoms.structures import structures_from_ase
-from ..model.compression import lattices
+from ..model.crowding_fit import lattices
 from ..model.repulsion import OUTER
 from .ensembles import first_velocities
 from .watch import Unphysical, Watch
@@ -46,7 +46,7 @@ class Finding:
 
 
 def check_model(model: Model, atoms: Atoms | None = None) -> list[Finding]:
-    """Outcomes of all checks; those of a structure only if one is given."""
+    """Results of all checks. Checks that need a structure are made only if one is given."""
     predictor = model.on(precision="float64")
 
     def energy(one: Atoms) -> float:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from ase import Atoms
-from ase.calculators.calculator import Calculator, all_changes
 from ase.calculators.singlepoint import SinglePointCalculator
 from ase.md.bussi import Bussi
 from ase.stress import full_3x3_to_voigt_6_stress
@@ -38,22 +37,15 @@ class ReplicaCalculator(QMLLightning):
         super().__init__(model, **options)
         self.count = count
 
-    def calculate(
-        self,
-        atoms: Atoms | None = None,
-        properties: Sequence[str] = ("energy",),
-        system_changes: Sequence[str] = tuple(all_changes),
-    ) -> None:
-        """Fill `results` with energy, forces, and `of_replicas`: energy, forces and stress of each of them."""
-        Calculator.calculate(self, atoms, properties, system_changes)  # type: ignore[no-untyped-call]
-        assert self.atoms is not None  # ASE keeps a copy of the atoms
-        n = len(self.atoms) // self.count
+    def results_for(self, atoms: Atoms, properties: Sequence[str]) -> dict[str, Any]:
+        """Energy, forces, and `of_replicas`: energy, forces and stress of each of them."""
+        n = len(atoms) // self.count
         structures = Structures(
-            torch.from_numpy(self.atoms.numbers.astype(np.int64)),
-            torch.from_numpy(self.atoms.positions.copy()),
+            torch.from_numpy(atoms.numbers.astype(np.int64)),
+            torch.from_numpy(atoms.positions.copy()),
             offsets_from_counts(torch.full((self.count,), n)),
-            torch.from_numpy(self.atoms.cell.array.copy()).expand(self.count, 3, 3).contiguous(),
-            torch.from_numpy(self.atoms.pbc.copy()).expand(self.count, 3).contiguous(),
+            torch.from_numpy(atoms.cell.array.copy()).expand(self.count, 3, 3).contiguous(),
+            torch.from_numpy(atoms.pbc.copy()).expand(self.count, 3).contiguous(),
         )
         found = self.predictor.predict(structures, forces=True, stress=structures.has_volume)
         assert found.forces is not None
@@ -64,7 +56,7 @@ class ReplicaCalculator(QMLLightning):
         if found.stress is not None:
             for part, stress in zip(parts, found.stress.numpy(), strict=True):
                 part["stress"] = full_3x3_to_voigt_6_stress(stress)
-        self.results = {"energy": float(energies.sum()), "forces": forces, "of_replicas": parts}
+        return {"energy": float(energies.sum()), "forces": forces, "of_replicas": parts}
 
 
 def apart(atoms: Atoms, count: int) -> list[Atoms]:
@@ -81,7 +73,7 @@ def apart(atoms: Atoms, count: int) -> list[Atoms]:
 
 
 class Draws:
-    """Random numbers of replicas as one generator has them for all of their atoms: Langevin asks for (atoms, 3)."""
+    """Random generators of the replicas in place of one for all atoms: Langevin asks it for (atoms, 3) numbers."""
 
     def __init__(self, generators: Sequence[Generator]) -> None:
         self.generators = generators

@@ -21,6 +21,7 @@ from ..model.basis import sample_environments
 from ..model.projection import Projection, directions, principal_axes
 from ..model.provenance import Provenance
 from ..model.recipe import Recipe
+from ..training.costs import explicit_memory
 from ..training.environments import all_environments
 from ..training.problem import Problem
 from .covariance import covariance, operator_rows
@@ -95,17 +96,15 @@ def _require_memory(structures: Structures, plans: Sequence[RowPlan], size: int,
     """Raise a ResourceError if matrix and tangents do not fit in memory. `size`: columns of an environment."""
     rows = sum(its.energy + its.combination.shape[1] for its in plans)
     tangents = sum(int(n) * its.combination.shape[1] for n, its in zip(structures.counts, plans, strict=True)) * size
-    # twice: the solvers copy their matrix, and the tangents are copied when columns are left out
-    matrix = rows * (rows if recipe.method == "gpr" else structures.n_atoms)
     Memory().require(
-        8 * 2 * (matrix + tangents),
+        explicit_memory(rows, rows if recipe.method == "gpr" else structures.n_atoms, tangents),
         f"{recipe.method.upper()} with {rows} equations of {structures.n_atoms} environments",
         "Use fewer structures, a smaller rank, or random features (--method sorf).",
     )
 
 
 def _contracted(groups: Sequence[Group], solution: Tensor, values: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Weight (atoms,) and direction (atoms, columns) of each training environment; None as directions without tangents.
+    """Weight (atoms,) and direction (atoms, columns) of each training environment; no directions without tangents.
 
     The direction is the sum of the tangents of the environment times the solution: prediction then needs no tangents
     of the training set and no second derivative.

@@ -11,11 +11,11 @@ from ..kernels import kernels_for
 from ..machine.compute import Compute
 from ..model.baseline import Baseline
 from ..model.basis import ReadyBasis
+from ..model.batch_environments import LocalModel
 from ..model.potential import Model
 from ..model.projection import Projection
 from ..model.provenance import Provenance
 from ..model.recipe import Precision, dtype_of
-from ..model.surroundings import LocalModel
 from .covariance import energy_and_slope
 from .recipe import ExactRecipe
 

@@ -10,7 +10,7 @@ import torch
 
 from ..errors import InputError
 from ..kernels import RepresentationArguments
-from ..model.fields import check_fields
+from ..model.field_checks import check_fields
 from ..model.recipe import DEFAULT, check_weights
 from ..model.representations import DEFAULT as DEFAULT_REPRESENTATION
 from ..model.representations import Representation, representation_as_dict, representation_from_dict

@@ -91,7 +91,7 @@ BACKENDS: tuple[Backend, ...] = (
 def kernels_for(
     device: torch.device | str, dtype: torch.dtype, name: str | None = None, kind: str | None = None
 ) -> Kernels:
-    """Kernels for tensors of `dtype` on `device`: those called `name`, or the best that serve.
+    """Kernels for tensors of `dtype` on `device`: those called `name`, or the fastest that can be used.
 
     A back-end asked for by name is honoured or refused with the reason. With `kind`, it also computes representations
     of that kind.

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .cholesky import NOT_FINITE, factorised, first_factorised, not_positive_definite, substituted
 from .normal_equations import Gram, Part, Rows, add_product
-from .ridge import Ridge, best_of, compared, left_out, next_ridge
+from .ridge import Refinement, Ridge, best_of, compared, left_out, next_ridge
 from .solution import Solution
 
 # From this many ridges on, one eigendecomposition is cheaper than a factorisation for each: measured on one thread it
@@ -51,9 +51,9 @@ def solve(terms: Sequence[Term], ridge: Ridge, *, groups: Sequence[Tensor] = (),
     first = used = first_factorised(matrix, diagonal, ridge.attempts)
     report = {}
     dual = dual_rows([term.part for term in terms]) is not None
-    if groups and ridge.least is not None and dual:
-        solution, errors = _refined(matrix, diagonal, right, groups, first, ridge.least)
-        used, report["ridges"] = best_of(errors), compared(errors)
+    if groups and ridge.refinement is not None and dual:
+        solution, errors = _refined(matrix, diagonal, right, groups, first, ridge.refinement)
+        used, report["ridges"] = best_of(errors, ridge.refinement.worth), compared(errors)
         if keep_factor and used != [*errors][-1]:
             factorised(matrix, diagonal, used)
     else:
@@ -65,11 +65,11 @@ def solve(terms: Sequence[Term], ridge: Ridge, *, groups: Sequence[Tensor] = (),
 
 
 def _refined(
-    matrix: Tensor, diagonal: Tensor, right: Tensor, groups: Sequence[Tensor], first: float, least: float
+    matrix: Tensor, diagonal: Tensor, right: Tensor, groups: Sequence[Tensor], first: float, rules: Refinement
 ) -> tuple[Tensor, dict[float, float]]:
     """Dual solution with the best ridge, and the error with each ridge in the order of trial.
 
-    Trials begin with `first`, whose factor is in `matrix`, and never go below `least`. The error is the root mean
+    Trials begin with `first`, whose factor is in `matrix`, and follow `rules`. The error is the root mean
     square of the residuals on the rows of each group, by the solution without these rows.
     """
     solution, errors = right, {}
@@ -79,8 +79,8 @@ def _refined(
         if tried == first or factorised(matrix, diagonal, tried):
             dual = substituted(matrix, right)
             errors[tried] = float(left_out(matrix, dual, groups).square().mean().sqrt())
-            solution = dual if best_of(errors) == tried else solution
-        tried = next_ridge(errors, least)
+            solution = dual if best_of(errors, rules.worth) == tried else solution
+        tried = next_ridge(errors, rules)
     return solution, errors
 
 

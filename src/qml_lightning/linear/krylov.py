@@ -62,6 +62,7 @@ class State:
     number: int = 0  # of steps with this ridge
     history: list[Iteration] = field(default_factory=list)  # with all ridges
     best: Tensor | None = None  # (columns,) weights of the best ridge before this one, where there is one
+    worth: float = 0.0  # relative gain by which another ridge must be better than the first
 
     @classmethod
     def start(cls, ridge: float, targets: Tensor, n_columns: int, window: int = WINDOW) -> State:
@@ -89,11 +90,13 @@ class State:
         return float(self.left.norm())
 
     def with_ridge(self, ridge: float, targets: Tensor) -> State:
-        """State for another ridge in the same memory, with the best weights that the same directions give.
+        """State for another ridge, with the best weights that the directions found so far can give.
 
-        The products with a direction are known for every ridge, and only their orthogonal basis is made anew. It takes
-        about as long as one step. Directions of earlier windows are gone: then another ridge hardly wins. Further steps
-        need a new window: beside the directions of another ridge their coefficients would grow without bound.
+        It overwrites the memory of this state. Z Zᵀ times each direction is known, hence also (Z Zᵀ + ridge) times it,
+        for every ridge: only the orthogonal basis of these products is computed again, which takes about as long as one
+        step. Directions of earlier windows are lost; without them another ridge is rarely found better. Call
+        `begin_window` before further steps: mixed with directions of another ridge, their coefficients would grow
+        without bound.
         """
         other = replace(
             self, ridge=ridge, base=torch.zeros_like(self.base), residual=targets, left=targets,
@@ -154,7 +157,7 @@ class State:
     @property
     def best_ridge(self) -> float:
         """Ridge with the best error on held-out rows; the present one where there are no held-out rows."""
-        return best_of(self.compared) if self.compared else self.ridge
+        return best_of(self.compared, self.worth) if self.compared else self.ridge
 
     @property
     def of_best(self) -> Tensor:

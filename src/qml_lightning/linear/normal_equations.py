@@ -24,7 +24,7 @@ class Place(Protocol):
     """Equations that take rows without a copy: ask for room, write the rows there, hand over their targets."""
 
     def room(self, n: int) -> Tensor:
-        """Memory of any content for the next n rows or fewer, (rows, columns)."""
+        """Memory for the next n rows or fewer, (rows, columns), to be overwritten."""
 
     def take(self, targets: Tensor) -> None:
         """Take the rows that were written, with these targets: (rows,) or (rows, n_targets)."""

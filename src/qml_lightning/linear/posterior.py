@@ -53,11 +53,12 @@ def variances(factor: Tensor, rows: Tensor) -> Tensor:
 
 
 def left_out_members(factor: Tensor, rows: Tensor, deviations: Tensor, groups: Sequence[Tensor]) -> Tensor:
-    """Deviations of members on the rows of each group, as if they were drawn without that group, (rows, members).
+    """Deviations of the members on the rows of each group, as if that group had not been trained on, (rows, members).
 
-    `deviations` (members, columns) have the covariance (UᵀU)⁻¹, so Z δ has that of the hat matrix H = Z (UᵀU)⁻¹ Zᵀ, and
-    (1 − H)^(−1/2) Z δ has H (1 − H)⁻¹, that of the posterior without the group. Members are few, and what they miss is
-    alike for many rows: the deviations of these very members show it, and an exact variance would not.
+    `deviations` (members, columns) are the weights of each member less those of the model, δ, with the covariance
+    (UᵀU)⁻¹. Z δ then has the covariance H = Z (UᵀU)⁻¹ Zᵀ, the hat matrix of the group, and (1 − H)^(−1/2) Z δ has
+    H (1 − H)⁻¹, that of the posterior without the group. An exact variance could be computed instead; but a few members
+    are all that a prediction has, and their errors by chance are alike for many rows. Calibration must see them.
     """
     out = rows @ deviations.T
     for group in groups:
@@ -94,12 +95,13 @@ def part_of_factor(factor: Tensor, columns: Tensor) -> Tensor:
 
 
 def calibrated(errors: Tensor, variance: Tensor, powers: Sequence[float] = (1.0,)) -> Calibration:
-    """Calibration of variances, as members tell them, by errors on rows that were left out.
+    """Calibration that makes the variances of a committee agree with its errors on left-out rows.
 
-    Every power is tried with every level of noise. A normal distribution has 68 % of the errors within one standard
-    deviation and 95 % within two. Errors have long tails: no scale meets both, so it is set such that the first share
-    is too large by about as much as the second is too small. Of the combinations that miss both shares by little, the
-    likeliest is taken; if there is none, the one that misses least.
+    Every power is tried with every level of noise. Of a normal distribution, 68 % of the errors are within one standard
+    deviation and 95 % within two. Real errors have long tails, so no scale gives both shares. The scale is chosen such
+    that the first share is too large by about as much as the second is too small. Among the combinations of power and
+    noise whose shares are nearly right, the one with the highest likelihood is taken; if there is none, the one whose
+    shares are closest.
     """
     unit = float(variance.median())
     constant = Calibration(0.0, float(errors.square().mean().sqrt()))

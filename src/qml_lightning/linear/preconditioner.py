@@ -21,7 +21,7 @@ PROBES = 4  # random vectors that measure the effective dimensions
 
 
 class Operator(Protocol):
-    """A matrix Z known by its products, in float64."""
+    """A matrix Z that is not stored: its products with vectors are computed, in float64."""
 
     @property
     def n_columns(self) -> int: ...

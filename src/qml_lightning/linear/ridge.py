@@ -10,15 +10,16 @@ from torch import Tensor
 
 from .cholesky import BLOCK
 
-# Factors by which a chosen ridge is made larger where it is lost in rounding.
-LARGER = (3.0, 10.0, 30.0, 100.0)
-# Ridges tried beside a chosen one lie apart by this factor. A larger one is always tried. A smaller one is tried where
-# the next larger one is worse by more than this part: the minimum then seems to lie below. Uracil of MD17, 700
-# structures, 32768 features, errors on held-out structures from 3.5e-10 on: 15.6, 14.5, 14.3, 14.8, 16.0 meV/Å.
-APART, STEEP = 10**0.5, 0.03
-# Relative gain that another ridge must bring: the error on few structures is uncertain by as much. Aspirin of MD17, 700
-# structures: 21 of them found a ridge 0.5 % better whose forces are 3 % worse.
-WORTH = 0.02
+
+@dataclass(frozen=True)
+class Refinement:
+    """Rules by which a chosen ridge is refined. Who chooses it gives their values."""
+
+    least: float  # no smaller ridge is taken
+    larger: tuple[float, ...]  # factors by which it is made larger where it is lost in rounding
+    apart: float  # factor between neighbouring ridges that are compared
+    steep: float  # a smaller ridge is tried if the next larger one is worse by more than this part
+    worth: float  # relative gain that another ridge must bring
 
 
 @dataclass(frozen=True)
@@ -26,16 +27,22 @@ class Ridge:
     """A ridge that was given, and is used as it is, or one that was chosen from data and may be refined."""
 
     value: float
-    least: float | None = None  # a refinement takes no smaller value; None: the ridge was given
+    refinement: Refinement | None = None  # None: the ridge was given
 
     @property
     def chosen(self) -> bool:
-        return self.least is not None
+        return self.refinement is not None
+
+    @property
+    def least(self) -> float | None:
+        """Smallest value that a refinement takes; None if the ridge was given."""
+        return None if self.refinement is None else self.refinement.least
 
     @property
     def attempts(self) -> tuple[float, ...]:
         """The value, then larger ones for a chosen ridge: the first that is not lost in rounding is used."""
-        return (self.value, *(factor * self.value for factor in LARGER if self.chosen))
+        larger = () if self.refinement is None else self.refinement.larger
+        return (self.value, *(factor * self.value for factor in larger))
 
 
 def compared(errors: Mapping[float, float]) -> list[dict[str, float]]:
@@ -43,29 +50,29 @@ def compared(errors: Mapping[float, float]) -> list[dict[str, float]]:
     return [{"ridge": ridge, "left_out": error} for ridge, error in errors.items()]
 
 
-def best_of(errors: Mapping[float, float]) -> float:
-    """The ridge that was tried first, unless the error with a later one is smaller by the part `WORTH`."""
+def best_of(errors: Mapping[float, float], worth: float) -> float:
+    """The ridge that was tried first, unless the error with a later one is smaller by the part `worth`."""
     best, *others = errors
     for ridge in others:
-        if errors[ridge] < (1 - WORTH) * errors[best]:
+        if errors[ridge] < (1 - worth) * errors[best]:
             best = ridge
     return best
 
 
-def next_ridge(errors: Mapping[float, float], least: float) -> float | None:
-    """Ridge to try next, not below `least`; None where no other one promises a gain, or no errors are known.
+def next_ridge(errors: Mapping[float, float], rules: Refinement) -> float | None:
+    """Ridge to try next, not below the least one; None where no other one promises a gain, or no errors are known.
 
     `errors` belong to the ridges tried so far, in the order of trial.
     """
     if not errors:
         return None
-    best = best_of(errors)
+    best = best_of(errors, rules.worth)
     larger = min((ridge for ridge in errors if ridge > best), default=None)
     if larger is None:
-        return float(f"{best * APART:.2g}")
-    smaller = float(f"{best / APART:.2g}")
-    steep = errors[larger] > (1 + STEEP) * errors[best]
-    return smaller if steep and smaller >= least and best == min(errors) else None
+        return float(f"{best * rules.apart:.2g}")
+    smaller = float(f"{best / rules.apart:.2g}")
+    steep = errors[larger] > (1 + rules.steep) * errors[best]
+    return smaller if steep and smaller >= rules.least and best == min(errors) else None
 
 
 def left_out(factor: Tensor, dual: Tensor, groups: Sequence[Tensor]) -> Tensor:

@@ -43,7 +43,7 @@ def together(paths: Sequence[str | os.PathLike[str]]) -> Iterator[list[Path]]:
 
 
 def recover(path: str | os.PathLike[str]) -> bool:
-    """Finish a replacement that was cut short, if there is a journal beside `path`; whether there was one.
+    """Finish a replacement that was cut short, if there is a journal beside `path`. Returns whether there was one.
 
     A file that someone has changed since then stays as it is.
     """

@@ -13,4 +13,4 @@ class Progress(Protocol):
 
 
 def silent(what: str, done: int, of: int, remark: str = "", /) -> None:
-    """Tell nobody."""
+    """Progress that is not shown."""

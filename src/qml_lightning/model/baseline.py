@@ -13,7 +13,7 @@ from torch import Tensor
 from ..atoms.neighbours import element_indices
 from ..atoms.structures import Structures
 from ..errors import InputError
-from ..linear.robust import deviation_by_median
+from ..linear.robust_deviation import deviation_by_median
 
 # Distance to the next image from which a single atom in a cell is free.
 FREE = 8.0  # Å
@@ -71,7 +71,7 @@ def found_baseline(structures: Structures, energies: Tensor | None, elements: tu
     atoms = counts.sum(1, keepdim=True)
     # per atom: large structures count no more than small ones
     x, y = counts / atoms, energies[known] / atoms[:, 0]
-    free = _of_one_zero(free, elements, x, y)
+    free = _with_same_zero(free, elements, x, y)
     values = torch.tensor([free.get(z, 0.0) for z in elements], dtype=torch.float64)
     rest = torch.tensor([z not in free for z in elements])
     determined = True
@@ -102,8 +102,11 @@ def free_atoms(structures: Structures, energies: Tensor) -> dict[int, float]:
     return dict(sorted(found.items()))
 
 
-def _of_one_zero(free: dict[int, float], elements: tuple[int, ...], x: Tensor, y: Tensor) -> dict[int, float]:
-    """Energies of free atoms; none, with a warning, if they would bind molecules too much: their zero is another."""
+def _with_same_zero(free: dict[int, float], elements: tuple[int, ...], x: Tensor, y: Tensor) -> dict[int, float]:
+    """Energies of free atoms; none, with a warning, if their zero of energy is not that of the molecules.
+
+    That is so if molecules would be bound by more than `BOUND` for each atom.
+    """
     known = torch.tensor([z in free for z in elements])
     together = (x[:, ~known].sum(1) == 0) & (x.max(1).values < 1)  # of several of these elements, so no free atoms
     if not bool(together.any()):

@@ -14,7 +14,7 @@ from ..atoms.neighbours import element_indices, pairs_within
 from ..atoms.structures import Structures, batches
 from ..kernels import FeatureMap, Kernels, RepresentationArguments, kernels_for
 from ..machine.compute import Compute
-from ..machine.waits import sent
+from ..machine.transfers import sent
 from .features import columns_of, draw_maps
 from .projection import Directions, Projection, directions, principal_axes
 from .recipe import Recipe

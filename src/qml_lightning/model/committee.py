@@ -59,7 +59,7 @@ class Committee:
         return size * calibration.deviation((members / size).square().mean(0))
 
     def of_atom_energies(self, members: Tensor) -> Tensor:
-        """Standard deviations of atomic energies, (members, atoms) → (atoms,) in eV; no label has such noise."""
+        """Standard deviations of atomic energies, (members, atoms) → (atoms,) in eV, without noise of labels."""
         return self.calibrations["energies"].scale * members.square().mean(0).sqrt()
 
     def of_forces(self, members: Tensor) -> Tensor:

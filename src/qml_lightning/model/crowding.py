@@ -19,8 +19,8 @@ from torch import Tensor
 
 from ..atoms.neighbours import element_indices, pairs_within
 from ..atoms.structures import Structures, batches
-from ..machine.sums import add_rows
-from ..machine.waits import sent
+from ..machine.row_sums import add_rows
+from ..machine.transfers import sent
 
 # Reach relative to the shortest distance of a pair of elements in the data: the first neighbours and the nearest of the
 # second ones. Less feels single bonds, more is dull: compressed silicon then falls before it is noticed.

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..kernels import FeatureMap
-from .fields import check_fields
+from .field_checks import check_fields
 
 Method = Literal["sorf", "rff", "orf"]
 
@@ -41,7 +41,7 @@ class FeatureSettings:
         return words + (", own weights for each element" if self.blocks else "")
 
     def weights_of_each(self, n_elements: int) -> int:
-        """Number of weights of one feature."""
+        """Number of weights that each feature has: one for all elements together, or one for each element."""
         return n_elements if self.blocks else 1
 
     def n_weights(self, n_elements: int) -> int:

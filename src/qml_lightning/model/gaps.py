@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..atoms.neighbours import pairs_within
 from ..atoms.structures import Structures, batches
-from ..machine.waits import sent
+from ..machine.transfers import sent
 
 # Models know bonds far beyond the longest one (C–H in ethanol 1.46 eV up a normal mode, to 30 meV), and much less of
 # atoms that come nearer from the other side. No pair of 3BPA at 300 to 1200 K is in a gap of its structures at 300 K.

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..atoms.structures import Structures, checked, in_reach, offsets_from_counts
 from ..errors import InputError
-from ..machine.sums import add_rows
-from ..machine.waits import on_host, sent
+from ..machine.row_sums import add_rows
+from ..machine.transfers import on_host, sent
 
 if TYPE_CHECKING:
     from .predictor import Predictor

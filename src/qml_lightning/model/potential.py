@@ -17,6 +17,7 @@ from ..machine.compute import Compute
 from ..machine.display import facts_html, one_line, threads_words
 from .baseline import Baseline
 from .basis import Basis, ReadyBasis
+from .batch_environments import LocalModel
 from .committee import Committee
 from .features import columns_of
 from .predictor import Prediction, Predictor
@@ -24,7 +25,6 @@ from .projection import Projection
 from .provenance import Provenance
 from .recipe import Precision, Recipe
 from .repulsion import Repulsion
-from .surroundings import LocalModel
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -132,7 +132,7 @@ class Model(Protocol):
 
     @property
     def corrects(self) -> str:
-        """Name of the cheaper method whose energies predictions are to be added to; empty for whole energies."""
+        """Name of the cheaper method to whose energies predictions are to be added; empty for whole energies."""
         return str(self.provenance.data.get("baseline", ""))
 
     def refuse_correction(self) -> None:
@@ -233,7 +233,7 @@ class Potential(Model):
 
     @property
     def prediction_precision(self) -> Precision:
-        """Precision that predictions have unless another is wanted: that of the recipe if it leaves energies smooth."""
+        """Precision of predictions by default: that of the recipe, unless its rounding would make energies rough."""
         return "float64" if self.energy_noise > NOISE_ALLOWED else self.recipe.precision
 
     def _ready_basis(self, compute: Compute, precision: Precision | None) -> ReadyBasis:

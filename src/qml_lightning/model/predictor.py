@@ -16,14 +16,14 @@ from ..atoms.structures import Structures, structures_from_ase
 from ..errors import InputError
 from ..kernels import WholePath
 from ..machine.display import facts_html, one_line
-from ..machine.sums import add_rows
-from ..machine.waits import sent
+from ..machine.row_sums import add_rows
+from ..machine.transfers import sent
 from .basis import ReadyBasis
+from .batch_environments import LocalModel, Surroundings
+from .batching import portions
 from .committee import NO_COMMITTEE
 from .crowding import CrowdedAtoms
-from .portions import portions
 from .repulsion import ClosePairs
-from .surroundings import LocalModel, Surroundings
 
 if TYPE_CHECKING:
     from ase import Atoms

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ..machine.waits import sent
+from ..machine.transfers import sent
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def principal_axes(found: Sequence[Directions], rank: int, class_spread: float =
 def _class_axes(one: Directions, axes: Tensor) -> Tensor:
     """Linear discriminants of the bonding classes, (size, discriminants), along which their means have a spread of 1.
 
-    Along these the means are furthest apart beside the spread within the classes.
+    Along these axes the means are furthest apart, compared with the spread within the classes.
     """
     assert one.classes is not None
     share, means = one.classes.shares, one.classes.means @ axes

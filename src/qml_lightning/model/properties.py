@@ -16,10 +16,10 @@ from ..errors import InputError
 from ..machine.compute import Compute
 from ..machine.display import facts_html, one_line, threads_words
 from .basis import Basis, ReadyBasis
+from .batch_environments import LocalModel, Surroundings
 from .predictor import ATOMS_AT_ONCE, forces_from
 from .provenance import Provenance
 from .recipe import Precision, Recipe
-from .surroundings import LocalModel, Surroundings
 
 if TYPE_CHECKING:
     from ase import Atoms

@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..linear.compensated import ACCUMULATIONS, Accumulation
 from ..machine.display import facts_html, one_line
 from .features import FeatureSettings, Method
-from .fields import check_fields
+from .field_checks import check_fields
 from .representations import DEFAULT as DEFAULT_REPRESENTATION
 from .representations import PRESETS, Representation, representation_as_dict, representation_from_dict
 from .representations.fchl19 import COSINE_SERIES, ENERGIES_AND_FORCES

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from ..atoms.structures import Structures
-from ..machine.waits import count_marks, places_of, sent
+from ..machine.transfers import count_marks, places_of, sent
 from .baseline import Baseline
 from .crowding import CrowdedAtoms, Crowding
 from .gaps import Gaps, seen_distances
@@ -55,7 +55,7 @@ class ClosePairs:
     force: Tensor  # (close,) its derivative by the length, eV/Å
 
     def held_apart(self, vectors: Tensor) -> Tensor:
-        """Vectors of all pairs as the learnt part sees them: close ones are longer."""
+        """Vectors of all pairs as the learnt part sees them: those of close pairs are made longer."""
         out = vectors.clone()
         out[self.which] = (self.vector * (self.seen / self.length)[:, None]).to(vectors)
         return out

@@ -131,7 +131,7 @@ def _solver(solution: dict[str, Any]) -> str:
     if disk is not None:
         gib = {name: f"{disk[name] / GIB:.1f} GiB" for name in ("disk_bytes", "bytes_read", "bytes_written")}
         moved = f"{gib['bytes_read']} read, {gib['bytes_written']} written"
-        return f"direct, out of core: {gib['disk_bytes']} on disk, {moved}"
+        return f"disk: {gib['disk_bytes']} of scratch files, {moved}"
     summed = ", compensated float32 products" if solution.get("accumulation") == "compensated" else ""
     if "ranks" in solution:
         return f"direct{summed}, equations by {solution['ranks']['size']} ranks"

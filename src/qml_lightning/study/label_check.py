@@ -21,7 +21,7 @@ from ..atoms.units import ENERGY_IN_EV, LENGTH_IN_ANGSTROM
 from ..datasets.content import Content
 from ..datasets.unit_hints import likely_units
 from ..errors import SolveError
-from ..linear.robust import deviation_by_median
+from ..linear.robust_deviation import deviation_by_median
 from ..model.baseline import Baseline, least_absolute, least_squares
 from ..model.features import FeatureSettings
 from ..model.predictor import Prediction

@@ -19,9 +19,11 @@ from ..machine.progress import Progress, silent
 from ..model.basis import Basis
 from ..model.metrics import Metrics, evaluate
 from ..model.recipe import DEFAULT, Recipe
+from ..training.costs import matrix_memory
 from ..training.equations import Equations, extended
 from ..training.problem import Learn, chosen_labels
-from ..training.solvers.direct import equations_of, solved
+from ..training.solvers.direct import solved
+from ..training.sweep import equations_of
 from .trends import Entry, LearningCurve
 
 # Number of sizes by default: each is half of the next.
@@ -170,7 +172,7 @@ class _Measurement:
         """Each size, and the equations of that many of the first structures of `data`."""
         n_weights = recipe.features.n_weights(len(data.structures.elements))
         self.compute.memory.require(
-            2 * 8 * n_weights**2,
+            2 * matrix_memory(n_weights),
             f"A learning curve with {n_weights} weights keeps its equations beside their solution and",
             "Use fewer features.",
         )

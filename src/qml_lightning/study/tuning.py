@@ -26,10 +26,11 @@ from ..model.basis import BASIS_FIELDS
 from ..model.metrics import evaluate
 from ..model.recipe import DEFAULT, Recipe
 from ..model.recipe_file import with_fields
-from ..training.costs import direct_memory
+from ..training.costs import repeated_memory
 from ..training.equations import Equations
 from ..training.problem import Learn, chosen_labels, fingerprints
-from ..training.solvers.direct import equations_of, solved
+from ..training.solvers.direct import solved
+from ..training.sweep import equations_of
 
 FORMAT = "qml-lightning-tune"
 KINDS = ("energy", "forces", "stress")
@@ -201,7 +202,7 @@ class _Fits:
         (training, _), recipe = self.splits[one.fold], with_fields(self.recipe, one.group[0])
         counts = [getattr(training.labels, kind).numel() for kind in training.labels.kinds]
         n_weights = recipe.features.n_weights(len(training.structures.elements))
-        return direct_memory(counts, n_weights) + 8 * n_weights**2  # each solution works beside the equations
+        return repeated_memory(counts, n_weights)
 
 
 def _identity(

@@ -24,10 +24,10 @@ from ..machine.ranks import Ranks
 from ..machine.tensors import open_tensors, write_tensors
 from ..model.basis import Basis, tensors_of_map
 from ..model.recipe import Recipe
-from .chosen import Chosen
+from .chosen_recipe import Chosen
 from .equations import Equations
 from .equations_file import Position, load_state, read_equations_basis, read_equations_header, save_equations
-from .keep import SECONDS, Keep
+from .outputs import SECONDS, Keep
 from .plan import SolverName
 from .problem import Problem
 
@@ -94,7 +94,7 @@ class EquationsCheckpoint(Checkpoint):
         return read_equations_basis(self.path) if self.found else None
 
     def after(self, equations: Equations, done: int, of: int) -> None:
-        """Write a checkpoint if it is time, and if nearly all rows are in the matrices."""
+        """Write a checkpoint if it is time, and if no rows of the largest kind wait for their product."""
         longest = max(equations.grams, key=lambda part: part.n, default=None)
         if not self.due or (longest is not None and longest.waiting.n and done < of):
             return
@@ -193,7 +193,8 @@ class Restart(Checkpoint):
             why = _iteration_difference(header, identity)
             base, residual, left = (file.get_tensor(name).to(device) for name in VECTORS)
             best = file.get_tensor("best").to(device) if "best" in file.keys() else None  # noqa: SIM118
-            windows = {name: file.get_tensor(name).to(device) for name in WINDOWS}
+            kept = [name for name in WINDOWS if name in file.keys()]  # noqa: SIM118
+            windows = {name: file.get_tensor(name).to(device) for name in kept}
             history = [Iteration(**step) for step in header["history"]]
         if why:
             raise self._refused(why)
@@ -204,6 +205,8 @@ class Restart(Checkpoint):
             room[:, : rows.shape[1]] = rows[:, : room.shape[1]]
         state.base, state.left, state.best = base, left, best
         state.steps, state.number, state.history = k, header["number"], history
+        if "directions" not in windows:  # a file of an older version: its weights serve, another ridge needs directions
+            state.begin_window()
         return state
 
 

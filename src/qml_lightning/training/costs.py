@@ -1,6 +1,7 @@
 """Cost model of a fit: operations, and bytes in memory and on disk, of each solver.
 
-Operations are multiply-adds of a matrix product, or other work that takes as long. All formulas of cost stand here.
+Operations are multiply-adds of a matrix product, or other work that takes as long. All formulas for the cost of a fit
+stand here, also for fits of properties, sweeps, searches, learning curves and explicit kernels.
 """
 
 from __future__ import annotations
@@ -11,9 +12,12 @@ from dataclasses import dataclass
 import torch
 
 from ..atoms.neighbours import pairs_within
+from ..linear.direct import EIGEN_FROM
+from ..linear.disk.solve import least_memory
 from ..linear.krylov import WINDOW
 from ..linear.normal_equations import BUFFER_BYTES
 from ..machine.compute import Compute
+from ..machine.memory import Memory
 from ..model.recipe import Recipe
 from .problem import VOIGT, Problem
 from .rows import BATCH_NUMBERS
@@ -26,6 +30,8 @@ STEPS, STEP_OPERATIONS = 100, 180.0
 # Operations to write one number of a row, for each environment or tangent that adds to it; features for which that
 # takes as long as the representation; and how much slower a factorisation runs than a matrix product.
 ROW_OPERATIONS, REPRESENTATION_FEATURES, FACTORISATION_SLOWER = 100.0, 2000.0, 3.0
+# An eigendecomposition works in a copy of the matrix and two more, and gives vectors.
+EIGEN_MATRICES = 5
 # Structures that tell how many pairs there are.
 SAMPLED = 10
 
@@ -42,10 +48,55 @@ def direct_memory(rows: Sequence[int], n_weights: int, processes: int = 1) -> in
     return processes * sum(equations_memory(n, n_weights) for n in rows) + solving
 
 
+def decomposition_memory(rows: Sequence[int], n_weights: int) -> int:
+    """Bytes of the equations of each kind, and of the eigenvectors of the larger one with room to work."""
+    n = min(max(rows), n_weights)
+    return sum(equations_memory(one, n_weights) for one in rows) + EIGEN_MATRICES * matrix_memory(n)
+
+
+def repeated_memory(rows: Sequence[int], n_weights: int) -> int:
+    """Bytes to gather equations and to solve them more than once: each solution works beside them."""
+    return direct_memory(rows, n_weights) + matrix_memory(n_weights)
+
+
+def trial_memory(n_rows: int, n_weights: int, held_out_rows: int) -> int:
+    """Bytes of a trial of the automatic choice: its equations, and the rows of the held-out structures."""
+    return direct_memory([n_rows], n_weights) + BYTES_IN_FLIGHT * BATCH_NUMBERS + 8 * n_weights * held_out_rows
+
+
+def sweep_memory(n: int, n_ridges: int) -> int:
+    """Bytes beside `n` equations to solve them for several ridges: a copy, or an eigendecomposition."""
+    return matrix_memory(n) * (EIGEN_MATRICES if n_ridges >= EIGEN_FROM else 1)
+
+
+def explicit_memory(rows: int, columns: int, tangents: int) -> int:
+    """Bytes of a fit with explicit kernels: the kernel matrix, and so many numbers in tangents."""
+    # twice: the solvers copy their matrix, and the tangents are copied when columns are left out
+    return 8 * 2 * (rows * columns + tangents)
+
+
+def matrix_memory(n: int) -> int:
+    """Bytes of a square matrix."""
+    return 8 * n**2
+
+
 def direct_operations(n_rows: int, n_weights: int) -> float:
     """Operations of a direct solution: Gram matrix (or products of the rows) and Cholesky factorisation."""
     smaller = min(n_rows, n_weights)
     return float(n_rows) * n_weights * smaller + smaller**3 / 3
+
+
+def disk_room(memory: Memory) -> int:
+    """Bytes that a fit on disk may take: all within a limit; else three quarters, as the rest caches the disk."""
+    return memory.left if memory.limit is not None else memory.left * 3 // 4
+
+
+def disk_memory(problem: Problem, n_weights: int, memory: Memory) -> int:
+    """Least bytes that must be free for a fit on disk, with the smallest tiles and batches."""
+    tiles = least_memory(problem.n_rows, n_weights)
+    # a batch takes an eighth of the room, or as much as the largest structure needs (`batch_numbers`)
+    room = max(-(-8 * tiles // 7), tiles + BYTES_IN_FLIGHT * _least_batch(n_weights, problem))
+    return room if memory.limit is not None else -(-4 * room // 3)
 
 
 def disk_bytes(n_rows: int, n_weights: int) -> int:
@@ -92,8 +143,12 @@ def pairs_of_a_structure(problem: Problem, recipe: Recipe) -> float:
 
 def batch_numbers(n_weights: int, problem: Problem, free: int) -> int:
     """Numbers of a batch of rows that fit in an eighth of `free` bytes, but enough for the largest structure."""
-    largest = 3 * int(problem.structures.counts.max()) + 7  # its rows: forces, energy, virial
-    return min(BATCH_NUMBERS, max(free // 8 // BYTES_IN_FLIGHT, largest * n_weights))
+    return min(BATCH_NUMBERS, max(free // 8 // BYTES_IN_FLIGHT, _least_batch(n_weights, problem)))
+
+
+def _least_batch(n_weights: int, problem: Problem) -> int:
+    """Numbers of the rows of the largest structure: forces, energy, virial."""
+    return (3 * int(problem.structures.counts.max()) + 7) * n_weights
 
 
 def representation_operations(vectors: float) -> float:

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from ..atoms.neighbours import Pairs, element_indices, pairs_within
 from ..atoms.structures import Structures
-from ..machine.sums import add_rows
-from ..machine.waits import sent
+from ..machine.row_sums import add_rows
+from ..machine.transfers import sent
 from ..model.basis import ReadyBasis
-from ..model.portions import portions
+from ..model.batching import portions
 from ..model.projection import atoms_of_elements, project
 from ..model.properties import arms
 from .problem import VOIGT

@@ -22,7 +22,7 @@ from ..model.baseline import Baseline, References, given_baseline
 from ..model.basis import Basis, ReadyBasis
 from ..model.recipe import Recipe
 from ..model.repulsion import Repulsion
-from .chosen import Chosen
+from .chosen_recipe import Chosen
 from .problem import Problem, usable_structures
 from .rows import Pass, write_rows
 
@@ -32,7 +32,7 @@ class Equations:
     """ZᵀZ, Zᵀy and yᵀy (or the rows themselves, while they are few) of energies, forces and virials, in one basis.
 
     Rows carry no weight. The targets of an energy row are its energy and its composition, so that reference energies
-    can be chosen late. The origin is subtracted from the energies only to keep digits.
+    can still be chosen when all rows are gathered. The origin is subtracted from the energies only to keep digits.
     """
 
     basis: Basis  # the ridge, weights and solver of its recipe are only the start of a solution
@@ -98,7 +98,7 @@ AfterBatch = Callable[[Equations, int, int], None]
 def empty(
     problem: Problem, basis: Basis, chosen: Chosen | None = None, *, device: torch.device | str = "cpu"
 ) -> Equations:
-    """Room for the equations of `problem`, without their rows."""
+    """Equations of `problem` before the first row is added."""
     n_targets = {"energies": 1 + len(basis.elements)}
     return Equations(
         basis,
@@ -253,7 +253,7 @@ def _refuse_repeated(there: Tensor, new: Tensor, repeated: bool) -> None:
 
 
 def _left_by(gone: Tensor, there: Tensor, name: str) -> Tensor:
-    """Marks of what stays of `there` without one occurrence of each of `gone`; an InputError if one is missing."""
+    """Mask of those in `there` that stay if each of `gone` is removed once; an InputError if one is missing."""
     positions: dict[int, list[int]] = {}
     for at, value in enumerate(there.tolist()):
         positions.setdefault(value, []).append(at)

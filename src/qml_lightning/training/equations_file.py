@@ -19,7 +19,7 @@ from ..machine.tensors import open_tensors, write_tensors
 from ..model.baseline import References
 from ..model.basis import Basis
 from ..model.file import basis_tensors, read_baseline, read_basis, read_repulsion, read_tensor, repulsion_tensors
-from .chosen import Chosen
+from .chosen_recipe import Chosen
 from .costs import equations_memory
 from .equations import Equations
 

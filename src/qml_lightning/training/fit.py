@@ -15,8 +15,8 @@ from ..model.provenance import Provenance
 from ..model.recipe import Automatic, Recipe
 from .checkpoint import CheckpointWarning, EquationsCheckpoint, Restart, checkpoint_for
 from .choice.search import choose
-from .chosen import Chosen
-from .keep import Keep
+from .chosen_recipe import Chosen
+from .outputs import Keep
 from .plan import Plan, plan_fit
 from .problem import Problem
 from .solvers import SOLVERS, Task

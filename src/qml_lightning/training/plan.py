@@ -14,24 +14,22 @@ from ..linear.compensated import accumulation_and_reason
 from ..machine.compute import Compute
 from ..machine.memory import GIB, short_of_memory
 from ..model.recipe import Automatic, Recipe
+from .choice import rules
 from .costs import (
     BYTES_IN_FLIGHT,
     batch_limit,
     direct_memory,
     direct_operations,
     disk_bytes,
+    disk_memory,
     iteration_memory,
     iteration_operations,
 )
-from .keep import Keep
+from .outputs import Keep
 from .problem import Problem
 from .row_operator import summation
 
 SolverName = Literal["direct", "disk", "iterative"]
-
-# The iteration is taken if it saves this factor of the operations: their number is known only roughly. Ethanol with
-# 16384 features: a factor of 1.9, and 52 instead of 81 s.
-SAVES = 1.5
 
 # What a solver cannot honour, and the reason. Every other combination works; docs/scaling.md shows it.
 EXCLUDES: dict[tuple[SolverName, str], str] = {
@@ -51,7 +49,7 @@ class Cost:
     """Cost of a solver."""
 
     operations: float  # multiply-adds of a matrix product, or work that takes as long
-    memory: int  # bytes, for each machine
+    memory: int  # bytes, for each machine; with equations on disk the least
     disk: int = 0  # bytes
 
 
@@ -140,7 +138,8 @@ def _plan_of(problem: Problem, recipe: Recipe, compute: Compute | None, keep: Ke
             raise short_of_memory(needed, free, "The iterative solver", "Use fewer structures, or a higher limit.")
         return planned("iterative", "the recipe asks for it")
     saved = costs["direct"].operations / costs["iterative"].operations
-    if method == "automatic" and "iterative" not in excluded and saved > SAVES and costs["iterative"].memory <= free:
+    possible = "iterative" not in excluded and costs["iterative"].memory <= free
+    if method == "automatic" and possible and saved > rules.SAVES:
         return planned("iterative", f"it takes {saved:.1f} times fewer operations than the direct solver")
     if costs["direct"].memory <= free:
         return planned("direct", f"its equations fit in {memory}")
@@ -167,7 +166,7 @@ def _costs(problem: Problem, recipe: Recipe, compute: Compute, n_weights: int) -
     operations = direct_operations(n_rows, n_weights)
     return {
         "direct": Cost(operations, direct_memory(rows, n_weights, processes) + in_flight),
-        "disk": Cost(operations, compute.memory.left, disk_bytes(n_rows, n_weights)),
+        "disk": Cost(operations, disk_memory(problem, n_weights, compute.memory), disk_bytes(n_rows, n_weights)),
         "iterative": Cost(iteration_operations(problem, recipe), iteration_memory(problem, recipe)),
     }
 

@@ -16,8 +16,8 @@ from ..atoms.fingerprints import geometry_fingerprints
 from ..atoms.neighbours import element_indices
 from ..atoms.structures import Labels, Structures
 from ..errors import InputError
+from ..linear.many_targets import Sample, Solved, solve_several
 from ..linear.normal_equations import Gram, Part, Rows, equations_for
-from ..linear.several import Sample, Solved, solve_several
 from ..machine.compute import Compute
 from ..machine.progress import Progress, silent
 from ..model.baseline import Baseline, least_squares
@@ -27,13 +27,10 @@ from ..model.provenance import Provenance
 from ..model.recipe import Automatic, Recipe
 from .choice.rules import MOST_LEFT_OUT_ROWS
 from .choice.search import choose
-from .chosen import Chosen
-from .costs import equations_memory
+from .chosen_recipe import Chosen
+from .costs import decomposition_memory
 from .problem import Problem
 from .rows import ROWS_OF_STRUCTURE, write_rows
-
-# A decomposition works in a copy of the matrix and two more, and gives vectors.
-MATRICES = 5
 
 
 @dataclass(frozen=True)
@@ -262,10 +259,8 @@ def _sample(basis: ReadyBasis, problem: PropertyProblem, recipe: Recipe, kind: s
 
 def _require_memory(problem: PropertyProblem, recipe: Recipe, compute: Compute) -> None:
     n_weights = recipe.features.n_weights(len(problem.elements))
-    rows = problem.rows
-    n = min(max(rows.values()), n_weights)
     compute.memory.require(
-        sum(equations_memory(one, n_weights) for one in rows.values()) + 8 * MATRICES * n**2,
+        decomposition_memory(list(problem.rows.values()), n_weights),
         f"Equations of {n_weights} weights with their decomposition",
         f"Use fewer features (now {recipe.features.n_features}) or structures.",
     )

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..kernels import Sums, sums_in_pairs
 from ..linear.compensated import Accumulation, accumulation_and_reason
 from ..linear.preconditioner import Parted
-from ..machine.sums import add_rows
+from ..machine.row_sums import add_rows
 from ..model.basis import ReadyBasis
 from ..model.recipe import Recipe
 from .environments import Environments, all_environments

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from ..atoms.structures import Structures, batches
 from ..linear.normal_equations import Place
-from ..machine.sums import add_rows
-from ..machine.waits import sent
+from ..machine.row_sums import add_rows
+from ..machine.transfers import sent
 from ..model.basis import ReadyBasis
 from ..model.recipe import Recipe
 from .environments import Environing, Environments, Tangents, environments

@@ -82,7 +82,7 @@ def _add_up(equations: Gram, ranks: Ranks) -> int:
 
 
 def _collect(equations: Rows, ranks: Ranks) -> int:
-    """Collect the rows of all ranks on the first one, in the order of the ranks, in bounded messages; bytes sent."""
+    """Collect the rows of all ranks on the first one, in their order, in bounded messages. Returns the bytes sent."""
     n = torch.tensor([equations.n], device=ranks.device)
     numbers = [torch.zeros_like(n) for _ in range(ranks.size)]
     dist.all_gather(numbers, n)

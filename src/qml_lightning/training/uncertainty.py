@@ -79,8 +79,8 @@ def committee_again(
 ) -> Committee:
     """Committee of another direct solution in the same basis, with the calibration of the earlier one.
 
-    The structures that calibrated it are no longer there, but the unit of the variance is that of the noise, and stays.
-    So do the random numbers: members change by what the data say, and by nothing else.
+    The structures that calibrated it are not stored, but its calibration still holds: the unit of the variance is that
+    of the noise. The random numbers are the same, so that members change only as far as the data have changed.
     """
     assert solution.factor is not None
     n_all, n_few = basis.maps[0].n_features, earlier.n_features

@@ -36,7 +36,7 @@ class Map(NamedTuple):
 
 
 def map_arguments(f: FeatureMap) -> Map:
-    """`f` as a kernel takes it. SORF goes block by block: a tile is what one chain of transforms gives."""
+    """Arguments of a kernel for the map `f`. A tile of SORF is one block: the output of one chain of transforms."""
     width = padded(f.rank, least=1 if f.n_transforms else DENSE_CHUNK.value)
     tile = width if f.n_transforms else DENSE_TILE
     constants = (f.rank, width, tile, f.n_transforms, f.paired, f.amplitude)

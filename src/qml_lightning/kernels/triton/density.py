@@ -54,10 +54,10 @@ Term = tuple[int, int, int, float]
 
 @functools.cache
 def terms(l_max: int, n_invariants: int) -> tuple[tuple[tuple[Term, ...], tuple[int, ...]], ...]:
-    """Terms of each invariant, then terms of the derivative by each moment, and where those of each begin.
+    """Terms of all invariants, and terms of the derivatives by all moments, each with the places where they begin.
 
-    Invariant: (a, b, c, factor) is factor · M_a M_b M_c. Derivative: (i, b, c, factor) is that of invariant i, factor ·
-    M_b M_c. A moment −1 is none.
+    A term (a, b, c, factor) of an invariant is factor · M_a M_b M_c. A term (i, b, c, factor) of the derivative by a
+    moment is factor · M_b M_c, a part of the derivative of invariant i. A moment of number −1 stands for the factor 1.
     """
     squares = [[(m, m, -1, 1.0) for m in range(*of_degree(degree).indices(99))] for degree in range(l_max + 1)]
     every: list[list[Term]] = [*squares, *([*terms_of(path)] for path in paths(l_max))][:n_invariants]

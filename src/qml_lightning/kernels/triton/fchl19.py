@@ -12,10 +12,10 @@ from torch import Tensor
 from triton import language as tl
 
 from ..contract import FCHL19Arguments
+from .fchl19_functions import FCHL19, angular_functions, radial3, triple, two_body
+from .fchl19_functions import arguments as fields
 from .geometry import Pairs, centres_of_pairs, direction_of, dot3, element_at, plus, vector_at
 from .launch import launch, registers
-from .triple import FCHL19, angular_functions, radial3, triple, two_body
-from .triple import arguments as fields
 
 # Neighbours of a block and warps of its program. With one warp a thread has a triple of its own, where more of them all
 # compute the same angles. In float64 registers do not hold so much of derivatives without spilling any.

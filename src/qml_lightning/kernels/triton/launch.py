@@ -43,9 +43,9 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int = WAR
 
 
 def registers(most: int, wanted: bool = True) -> dict[str, int]:
-    """Option of a launch: registers of a thread, at most.
+    """Option of a launch: the most registers that a thread may use.
 
-    Left to itself the compiler takes fewer on some GPUs, to run more programs at once, and spills a few numbers.
+    By default the compiler uses fewer on some GPUs, to run more programs at once; a few numbers then go to memory.
     """
     return {"maxnreg": most} if wanted else {}
 

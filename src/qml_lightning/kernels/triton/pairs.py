@@ -14,8 +14,8 @@ from ..contract import FeatureMap
 from ..reference.pairs import UPPER, Pair, number, pair_of
 from .angles import atoms_of_tile, map_arguments, n_tiles, sine_and_cosine_of
 from .features import shares
+from .key_runs import runs
 from .launch import divided, launch, padded, registers
-from .runs import runs
 from .two_sum import two_sum
 
 _UPPER = tl.constexpr(UPPER)

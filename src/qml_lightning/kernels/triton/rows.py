@@ -9,8 +9,8 @@ from triton import language as tl
 
 from ..contract import FeatureMap
 from .angles import atoms_of_tile, linear, map_arguments, n_tiles, sine_and_cosine_of
+from .key_runs import runs
 from .launch import launch, registers
-from .runs import runs
 
 
 @triton.jit

@@ -7,8 +7,8 @@ import triton
 from torch import Tensor
 from triton import language as tl
 
+from .key_runs import runs
 from .launch import divided, launch, padded
-from .runs import runs
 
 TILE_NUMBERS = 2048  # of a tile of tangents in one program
 

@@ -44,8 +44,7 @@ def layout(n_rows: int, n_columns: int, memory: int, folder: Path | None = None)
     tile = min(LARGEST_TILE, max(n_rows, n_columns))
     while tile > SMALLEST_TILE and memory < memory_for(n_columns, tile, 2 * tile):
         tile = max(SMALLEST_TILE, tile // 2)
-    least = memory_for(n_columns, tile, tile)
-    if memory < least:
+    if memory < (least := least_memory(n_rows, n_columns)):
         raise short_of_memory(
             least,
             max(0, memory),
@@ -55,6 +54,12 @@ def layout(n_rows: int, n_columns: int, memory: int, folder: Path | None = None)
     most = (memory - memory_for(n_columns, tile, 0)) // (8 * (n_columns + tile)) // tile * tile
     useful = -(-max(n_rows, n_columns) // tile) * tile
     return Layout(n_rows, n_columns, tile, min(most, useful), folder or default_scratch())
+
+
+def least_memory(n_rows: int, n_columns: int) -> int:
+    """Least bytes of memory for equations on disk: smallest tiles, and a panel of one of them."""
+    tile = min(SMALLEST_TILE, max(n_rows, n_columns))
+    return memory_for(n_columns, tile, tile)
 
 
 def memory_for(n_columns: int, tile: int, width: int) -> int:

@@ -55,10 +55,6 @@ KINDS: dict[str, type[Representation]] = {FCHL19.kind: FCHL19, Density.kind: Den
 PRESETS: dict[str, Representation] = {**fchl19.PRESETS, **density.PRESETS}
 DEFAULT: Representation = density.DENSITY
 SMALL: Representation = fchl19.SMALL_SERIES  # for checks of data
-# Representations that a choice from the data tries: with forces, and with energies alone.
-WITH_FORCES: tuple[Representation, ...] = (density.DENSITY, density.SHORT_DENSITY, fchl19.COSINE_SERIES)
-SHORT_RANGE: tuple[Representation, ...] = (density.SHORT_DENSITY,)  # those of them that see less far
-ENERGIES_ALONE: tuple[Representation, ...] = (density.DENSITY, fchl19.COSINE_SERIES, fchl19.ENERGIES_SERIES)
 
 
 def representation_as_dict(representation: Representation) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from torch import Tensor
 from ...errors import InputError
 from ...kernels import DensityArguments
 from ...kernels.harmonics import MOST_DEGREE, paths
-from ..fields import check_fields
+from ..field_checks import check_fields, check_positive
 
 # Environments of each element of the data, (environments, size), by a representation with its tensors.
 Sample = Callable[["Density", Mapping[str, Tensor]], Sequence[Tensor]]
@@ -54,9 +54,7 @@ class Density:
 
     def __post_init__(self) -> None:
         check_fields(self, n_pair=0, n_radial=1, l_max=0)
-        for name in ("cutoff", "density_cutoff", "width", "pair_width"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"The density needs {name} > 0, got {getattr(self, name)}.")
+        check_positive(self, "The density", "cutoff", "density_cutoff", "width", "pair_width")
         if self.density_cutoff > self.cutoff:
             raise InputError(
                 f"The density reaches no further than pairs: density_cutoff {self.density_cutoff:g} is above "

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...errors import InputError
 from ...kernels import Angular, FCHL19Arguments
-from ..fields import check_fields
+from ..field_checks import check_fields, check_positive
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,7 @@ class FCHL19:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        for name in ("cutoff", "eta2", "eta3", "zeta"):
-            if not getattr(self, name) > 0:
-                raise InputError(f"FCHL19 needs {name} > 0, got {getattr(self, name)}.")
+        check_positive(self, "FCHL19", "cutoff", "eta2", "eta3", "zeta")
         if min(self.n_radial2, self.n_radial3) < 0 or self.n_radial2 + self.n_radial3 == 0:
             raise InputError(
                 "FCHL19 needs at least one radial function and no negative number, got "

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 
 from ...machine.memory import Memory
 from ...model.recipe import Recipe
-from ..costs import BYTES_IN_FLIGHT, MeanStructure, direct_memory, iteration_operations, representation_operations
+from ..costs import MeanStructure, iteration_operations, representation_operations, trial_memory
 from ..problem import Problem
-from ..rows import BATCH_NUMBERS
 from . import rules
 from .trials import Size, ValidationSet
 
@@ -69,8 +68,8 @@ def _largest_size(
         n_weights = n_features * mean.weights
         if mean.fit_operations(size.structures, n_weights, held_out, *planned) > budget:
             continue
-        validation_bytes = BYTES_IN_FLIGHT * BATCH_NUMBERS + 8 * n_weights * round(mean.rows * held_out)
-        if 2 * (direct_memory([round(mean.rows * size.structures)], n_weights) + validation_bytes) < memory.left:
+        held_out_rows = round(mean.rows * held_out)
+        if 2 * trial_memory(round(mean.rows * size.structures), n_weights, held_out_rows) < memory.left:
             return size
     enough = max(rules.ENOUGH_STRUCTURES, round(rules.ENOUGH_ROWS * size.n_features * mean.weights / mean.rows))
     return Size(min(size.structures, enough), size.n_features)

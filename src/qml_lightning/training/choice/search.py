@@ -13,8 +13,8 @@ from ...linear.ridge import Ridge
 from ...machine.compute import Compute
 from ...machine.progress import Progress, silent
 from ...model.recipe import Automatic, Recipe
-from ...model.representations import ENERGIES_ALONE, PRESETS, SHORT_RANGE, WITH_FORCES, Representation
-from ..chosen import Chosen
+from ...model.representations import PRESETS, Representation
+from ..chosen_recipe import Chosen
 from ..costs import batch_limit
 from ..problem import Problem
 from . import rules
@@ -70,7 +70,7 @@ def choose(
     if "ridge" in free and best.ridge > trials.trace(plan.size, best):
         raise InputError(EXPLAINS_NOTHING.format(best.ridge))
     trial, least = trials.trial(plan.size, best), search.least_carried(best)
-    ridge = Ridge(search.carried_ridge(best), least) if "ridge" in free else Ridge(start.ridge)
+    ridge = Ridge(search.carried_ridge(best), rules.refinement(least)) if "ridge" in free else Ridge(start.ridge)
     tell("choosing", rules.PLANNED_PASSES + 1, rules.PLANNED_PASSES + 1)
     evidence = {
         "chosen": list(free),
@@ -80,7 +80,7 @@ def choose(
         "uncertainties": trend.uncertainties_after(plan.growth, trial),
         "least_gain": least_gain,
         "least_gain_of_width": max(least_gain, rules.LEAST_GAIN_OF_WIDTH),
-        "more_for": {name: more_for_short for name, one in PRESETS.items() if one in SHORT_RANGE},
+        "more_for": {name: more_for_short for name, one in PRESETS.items() if one in rules.SHORT_RANGE},
         "apart": problem.groups is not None and len(set(problem.groups.tolist())) > 1,  # held out by groups
         "least_ridge": least,
         "trials": [asdict(one) for one in trials.done.values() if math.isfinite(one.score)],
@@ -205,7 +205,7 @@ class _Search:
     def best(self, recipe: Recipe, least_gain: float) -> Recipe:
         """Best recipe: one free field after the other, each value with its best ridge."""
         recipe = self.with_best_ridge(recipe)
-        for name, steps in ((name, self._steps(name)) for name in ORDER if name in self.free):
+        for name, steps in ((name, self._steps(name)) for name in rules.ORDER if name in self.free):
             here = [partial(self._after, step) for step in steps]
             needed = max(least_gain, rules.LEAST_GAIN_OF_WIDTH) if name == "sigma" else least_gain
             recipe = _downhill(self._score_by_range, recipe, here, needed)
@@ -215,7 +215,8 @@ class _Search:
         """Steps of the search for one field."""
         if name == "representation":
             forces = "forces" in self.trials.data.problem.targets
-            return [partial(self._represented, other=other) for other in (WITH_FORCES if forces else ENERGIES_ALONE)]
+            candidates = rules.WITH_FORCES if forces else rules.ENERGIES_ALONE
+            return [partial(self._represented, other=other) for other in candidates]
         if name == "class_spread":
             return [self._with_classes_apart]
         return STEPS[name]
@@ -245,7 +246,7 @@ class _Search:
 
     def _score_by_range(self, recipe: Recipe) -> float:
         """Score with which recipes are compared: a short range has to be better by more."""
-        return self._score(recipe) + (recipe.representation in SHORT_RANGE) * self.more_for_short
+        return self._score(recipe) + (recipe.representation in rules.SHORT_RANGE) * self.more_for_short
 
     def _score(self, recipe: Recipe) -> float:
         """Score of the trial; infinite if its ridge is too small."""
@@ -312,8 +313,7 @@ def _with_weight(recipe: Recipe, up: bool) -> Recipe | None:
     return replace(recipe, energy_weight=further[0 if up else -1]) if further else None
 
 
-# Fields in the order of the search, and steps for those whose neighbours do not depend on the data.
-ORDER = ("representation", "class_spread", "energy_weight", "sigma")
+# Steps for fields whose neighbours do not depend on the data.
 STEPS: dict[str, list[Step]] = {
     "energy_weight": [partial(_with_weight, up=True), partial(_with_weight, up=False)],
     "sigma": [partial(_with_width, factor=factor) for factor in rules.WIDTH_FACTORS],

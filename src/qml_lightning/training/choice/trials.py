@@ -40,7 +40,7 @@ class Size:
 
 @dataclass(frozen=True)
 class ValidationSet:
-    """Number of structures that are held out with all their labels, and of more with their energies alone."""
+    """Number of held-out structures, and of further ones of which only the energies are used."""
 
     structures: int
     more_energies: int = 0  # a structure has one energy and many forces

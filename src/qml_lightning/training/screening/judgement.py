@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...linear.robust import deviation_by_median
+from ...linear.robust_deviation import deviation_by_median
 from ...model.baseline import Baseline
 from ..problem import VOIGT, Problem
 from .rows import RECIPE, Sample
@@ -208,9 +208,10 @@ class Judged:
         return {key: self.statistics[key] / threshold for key, threshold in out.items()}
 
     def lead(self, structure: int) -> float:
-        """Largest statistic of a structure, by its number in the problem, over the largest of all other structures.
+        """How far a structure stands out: its largest statistic divided by the largest of all other structures.
 
-        No threshold names a structure whose lead is below 1 without a false alarm.
+        `structure` is its number in the problem. If the lead is below 1, every threshold that catches this structure
+        also catches another one.
         """
         own = self.index == structure
         judged = [self.statistics[key] for key in self.excess]

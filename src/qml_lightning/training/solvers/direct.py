@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ...atoms.dataset import Dataset
 from ...errors import InputError, ResourceError
-from ...linear.direct import EIGEN_FROM, ridge_path
+from ...linear.direct import ridge_path
 from ...linear.direct import solve as solve_terms
 from ...linear.ridge import Ridge
 from ...linear.solution import Solution
-from ...machine.compute import Compute
 from ...machine.files import write_or_rescue
-from ...machine.progress import Progress, silent
-from ...model.basis import Basis
 from ...model.committee import Committee
 from ...model.potential import Potential
 from ...model.provenance import Provenance
@@ -28,10 +24,10 @@ from ...model.recipe import Recipe
 from ...model.repulsion import Repulsion
 from ..checkpoint import CheckpointWarning, EquationsCheckpoint
 from ..choice.rules import FEWEST_LEFT_OUT_STRUCTURES, LEFT_OUT_PART, MOST_LEFT_OUT_ROWS
-from ..costs import batch_limit, direct_memory
+from ..costs import batch_limit
 from ..equations import Equations, empty, gather
 from ..equations_file import save_equations
-from ..problem import Learn, Problem
+from ..problem import Problem
 from ..rows import Pass
 from ..shared_gather import gather_by_ranks
 from ..uncertainty import committee_again, committee_of_direct
@@ -160,94 +156,20 @@ def solved(
     `committee`: that of an earlier solution, to be drawn anew; the equations are then used up.
     """
     recipe = equations.recipe if recipe is None else recipe
-    ridge = Ridge(recipe.ridge, equations.chosen.ridge.least) if ridge is None else ridge
+    ridge = Ridge(recipe.ridge, equations.chosen.ridge.refinement) if ridge is None else ridge
     options = {"use_up": False, **options}
     if committee is None:
-        return _potential(equations, recipe, solve_equations(equations, recipe, ridge, **options))
+        return potential_of(equations, recipe, solve_equations(equations, recipe, ridge, **options))
     fitted = solve_equations(equations, recipe, ridge, **options | {"use_up": True, "keep_factor": True})
     solution = fitted.solution
     terms = equations.terms(recipe, fitted.baseline) if solution.dual is not None else []
     again = committee_again(committee, equations.basis, recipe, solution, terms)
     fitted = replace(fitted, solution=replace(solution, factor=None, dual=None), committee=again)
-    return _potential(equations, recipe, fitted)
+    return potential_of(equations, recipe, fitted)
 
 
-def _potential(equations: Equations, recipe: Recipe, fitted: Fitted) -> Potential:
+def potential_of(equations: Equations, recipe: Recipe, fitted: Fitted) -> Potential:
     """The potential of a solution of these equations."""
     n, evidence = len(equations.structures), equations.chosen.evidence
     about = Provenance.here(data=equations.data, structures=n, atoms=equations.atoms, choice=evidence)
     return fitted.potential(equations.basis.with_recipe(recipe), about)
-
-
-def equations_of(
-    data: Dataset,
-    recipe: Recipe,
-    *,
-    basis: Basis | None = None,
-    learn: Learn | None = None,
-    compute: Compute | None = None,
-    tell: Progress = silent,
-) -> Equations:
-    """Equations of all labels of `data`, in memory: to be solved more than once, or to grow.
-
-    `basis`: axes and feature maps to use; by default they are drawn from the structures.
-    """
-    recipe.check()
-    compute = compute or Compute()
-    problem = Problem.of(data, learn, elements=None if basis is None else basis.elements)
-    compute.memory.require(
-        direct_memory(list(problem.rows.values()), recipe.features.n_weights(len(problem.elements))),
-        f"Equations of {recipe.features.n_features} features",
-        "Use fewer features or structures.",
-    )
-    basis = Basis.draw(problem.structures, recipe) if basis is None else basis.with_recipe(recipe)
-    equations = empty(problem, basis, device=compute.device)
-    gather(equations, basis.ready(compute), problem, tell)
-    return equations
-
-
-@dataclass(frozen=True)
-class Point:
-    """One point of a sweep."""
-
-    energy_weight: float
-    ridge: float
-    potential: Potential
-    errors: dict[str, float]  # root mean square of Z w − y over the rows of each kind, without weights
-
-
-def sweep(
-    equations: Equations,
-    energy_weights: Sequence[float],
-    ridges: Sequence[float],
-    *,
-    recipe: Recipe | None = None,
-    reference_energies: Mapping[int, float] | None = None,
-) -> list[Point]:
-    """The potential for each energy weight and each ridge, all from one pass over the data; ridges vary fastest.
-
-    The equations stay as they are; a sweep needs a matrix beside them.
-    """
-    base = equations.recipe if recipe is None else recipe
-    baseline = equations.baseline(reference_energies)
-    n = min(equations.n_weights, sum(equations.rows.values()))
-    # the eigendecomposition works in a copy and two more, and gives vectors
-    Compute().memory.require(
-        8 * n**2 * (5 if len(ridges) >= EIGEN_FROM else 1),
-        f"A sweep over {len(ridges)} ridges with {n} weights",
-        f"Use fewer than {EIGEN_FROM} ridges at a time, or fewer features.",
-    )
-    points = []
-    for energy_weight in energy_weights:
-        weighted = replace(base, energy_weight=energy_weight)
-        terms = equations.terms(weighted, baseline)
-        for ridge, weights in zip(ridges, ridge_path(terms, ridges), strict=True):
-            replace(weighted, ridge=ridge).check()
-            fitted = Fitted(Solution(weights, ridge, False, {"solver": "direct"}), baseline, equations.rows)
-            errors = {
-                kind: (term.squared_error(weights) / term.part.n) ** 0.5
-                for kind, term in zip(equations.parts, terms, strict=True)
-                if term.part.n
-            }
-            points.append(Point(energy_weight, ridge, _potential(equations, weighted, fitted), errors))
-    return points

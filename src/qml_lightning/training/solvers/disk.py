@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from ...linear.disk.solve import OutOfCore, layout
+from ...linear.disk.solve import Layout, OutOfCore, layout
 from ...linear.solution import Solution
-from ..costs import BYTES_IN_FLIGHT, batch_numbers
+from ...machine.memory import Memory
+from ..costs import BYTES_IN_FLIGHT, batch_numbers, disk_room
+from ..problem import Problem
 from ..rows import Pass, write_rows
 from .task import Fitted, Task
 
 
+def sizes(problem: Problem, n_weights: int, memory: Memory) -> tuple[Layout, int]:
+    """Sizes of the pieces on disk, and most numbers in a batch of rows; a ResourceError if memory holds none."""
+    free = disk_room(memory)
+    most = batch_numbers(n_weights, problem, free)
+    return layout(problem.n_rows, n_weights, free - BYTES_IN_FLIGHT * most, memory.scratch), most
+
+
 def solve(task: Task) -> Fitted:
     """Gather the equations on disk and factorise them there."""
-    problem, tell, memory = task.problem, task.tell, task.compute.memory
-    free = memory.left if memory.limit is not None else memory.left * 3 // 4  # the rest caches the disk
+    problem, tell = task.problem, task.tell
     basis = task.basis.ready(task.compute)
-    most = batch_numbers(basis.n_weights, problem, free)
-    chosen = layout(problem.n_rows, basis.n_weights, free - BYTES_IN_FLIGHT * most, memory.scratch)
+    chosen, most = sizes(problem, basis.n_weights, task.compute.memory)
     with OutOfCore(chosen) as equations:
         tell("equations", 0, len(problem.structures))
         how = Pass(most=most, weighted=True)
@@ -25,5 +32,5 @@ def solve(task: Task) -> Fitted:
         disk, read, written = equations.disk
     out_of_core = {"disk_bytes": disk, "bytes_read": read, "bytes_written": written}
     out_of_core |= {"dual": chosen.dual, "tile": chosen.tile, "rows_at_once": chosen.width}
-    report = {"solver": "direct", "out_of_core": out_of_core}
+    report = {"solver": "disk", "out_of_core": out_of_core}
     return Fitted(Solution(weights, task.ridge.value, task.ridge.chosen, report), problem.baseline, problem.rows)

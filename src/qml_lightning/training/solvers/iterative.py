@@ -117,9 +117,10 @@ class Iterative:
 
         window = min(WINDOW, settings.most_iterations)
         state = state or State.start(ridge.value, self.targets, self.guided.n_columns, window)
+        state.worth = 0.0 if ridge.refinement is None else ridge.refinement.worth
         if not state.history or state.ridge == state.history[0].ridge:
             state = iterated(state)
-        while ridge.least is not None and (other := next_ridge(state.compared, ridge.least)) is not None:
+        while (rules := ridge.refinement) is not None and (other := next_ridge(state.compared, rules)) is not None:
             assert self.held_out is not None, "ridges are compared on held-out structures"
             state = state.with_ridge(other, self.targets)
             look_at(state, self.targets, self.held_out, after)

@@ -15,8 +15,8 @@ from ...model.potential import Potential
 from ...model.provenance import Provenance
 from ...model.recipe import Recipe
 from ..checkpoint import EquationsCheckpoint, Restart
-from ..chosen import Chosen
-from ..keep import Keep
+from ..chosen_recipe import Chosen
+from ..outputs import Keep
 from ..problem import Problem
 
 

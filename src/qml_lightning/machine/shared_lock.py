@@ -1,4 +1,4 @@
-"""Turns: threads that share an object use it one after the other."""
+"""A lock for threads that share an object: they use it one after the other."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Solved:
-    """Weights of several targets, the ridge of each, and the error that speaks for it."""
+    """Weights of several targets, the ridge of each, and its error on left-out rows."""
 
     weights: Tensor  # (columns, targets)
     ridges: list[float]

@@ -24,10 +24,11 @@ REPRESENTATIONS, PROJECTED, JACOBIANS = 3, 8, 4
 def portions(
     basis: ReadyBasis, structures: Structures, most_atoms: int, *, tangents: bool = False, more: int = 0
 ) -> Iterator[Tensor]:
-    """Indices of the structures of each portion: up to `most_atoms` in the memory of the host.
+    """Indices of the structures of each portion that is worked on at once.
 
-    On a device with a memory of its own: as many as fit into a part of it: larger portions are faster there.
-    `tangents`: projected Jacobians are formed. `more`: further bytes of an atom.
+    In the memory of the host a portion has up to `most_atoms` atoms. A device with a memory of its own is faster with
+    larger portions: there it has as many as fit in a part of the free memory. `tangents`: whether projected Jacobians
+    are formed. `more`: further bytes for each atom.
     """
     room = room_on(basis.device)
     if room is None:

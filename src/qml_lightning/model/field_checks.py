@@ -17,6 +17,13 @@ _KINDS: dict[str, tuple[type, str]] = {
 }
 
 
+def check_positive(settings: Any, what: str, *names: str) -> None:
+    """Raise an InputError if one of these fields of `what` is not above zero."""
+    for name in names:
+        if not getattr(settings, name) > 0:
+            raise InputError(f"{what} needs {name} > 0, got {getattr(settings, name)}.")
+
+
 def check_fields(settings: Any, **least: int) -> None:
     """Raise an InputError if a field is not of its kind, not finite, or smaller than its `least` value."""
     for field in fields(settings):

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..machine.waits import sent
+from ..machine.transfers import sent
 from .basis import ReadyBasis
 from .projection import atoms_of_elements, lift, project
 

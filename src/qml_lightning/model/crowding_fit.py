@@ -73,12 +73,14 @@ def with_crowding(potential: Potential, structures: Structures) -> Potential:
 
 
 def best_pair(falls: Mapping[tuple[float, float], float]) -> tuple[float, float]:
-    """Margin and strength of the repulsion, from the greatest fall of the energy with each such pair, in eV per atom.
+    """The best margin and strength of the repulsion.
 
-    A pair holds if the energy hardly falls. The first that holds, with a strength that its margin allows, is taken. If
-    there is none, there are two candidates: of the pairs that leave alone what is a little denser than the data, that
-    with the least fall; and the gentlest pair that holds. The second is taken if it raises the energy of what is a
-    little denser by less than the energy falls with the first.
+    `falls` has, for each pair (margin, strength), the greatest fall of the energy when structures are compressed, in eV
+    per atom. A pair holds if this fall is very small. The first pair that holds is taken, if its margin allows its
+    strength. If there is none, two candidates are compared: the pair with the smallest fall among those with a wide
+    margin (`UNTOUCHED`), which do not change structures a little denser than the data; and, among the pairs that hold,
+    the one that changes such structures least. The second is taken if it raises their energy by less than the energy
+    falls with the first.
     """
     for (margin, strength), fall in falls.items():
         if fall < FALL and strength <= MARGINS[margin]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from ..linear.ridge import Ridge
 from ..model.recipe import Recipe
+from .choice.rules import refinement
 
 
 @dataclass(frozen=True)
@@ -34,4 +35,4 @@ class Chosen:
         least = header.get("least_ridge")
         if "least_ridge" not in header and evidence is not None and "ridge" in evidence["chosen"]:
             least = float(evidence.get("least_ridge", 0.0))
-        return cls(recipe, Ridge(recipe.ridge, least), evidence)
+        return cls(recipe, Ridge(recipe.ridge, refinement(least)), evidence)
