@@ -87,6 +87,7 @@ def test_phonopy_finds_the_phonons_of_emt(calculator):
     assert 6 < highest[0].max() < 10  # THz
 
 
+@pytest.mark.slow
 def test_matcalc_relaxes_and_finds_moduli_and_phonons_also_in_two_processes(calculator, tmp_path, monkeypatch):
     matcalc = pytest.importorskip("matcalc", reason="matcalc is not installed: pip install matcalc")
     monkeypatch.chdir(tmp_path)
