@@ -37,7 +37,7 @@ def command(
 ) -> None:
     if output.suffix != ".pt":
         raise InputError(f"Wanted a name that ends in .pt, got {output}.")
-    check_output(output, overwrite)
+    check_output(output, overwrite, [model])
     machine.prepare()
     potential = load_potential(model)
     try:
