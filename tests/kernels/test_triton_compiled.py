@@ -72,7 +72,7 @@ import re
 import triton
 from feature_inputs import Inputs, feature_map, widened
 import torch
-from qml_lightning.kernels.triton import ahead, pairs
+from qml_lightning.kernels.triton import compile_ahead, pairs
 from qml_lightning.kernels.triton.launch import recorded
 
 made, compile = [], triton.compile
@@ -81,7 +81,7 @@ f = feature_map(2, 16, True, torch.float32)
 inputs = widened(Inputs.drawn(f, 37))
 with recorded() as launches:
     pairs.energy_and_slope(f, inputs.x, inputs.weights)
-ahead.compiled(launches[0], 86)
+compile_ahead.compiled(launches[0], 86)
 found = re.findall(r"^\\s*([a-z][\\w.]*)\\s+(%\\w+),\\s*(.*);", made[0].asm["ptx"], re.MULTILINE)
 halves = {out for operation, out, given in found if operation == "and.b32" and given.endswith("-4096")}
 halves |= {out for operation, out, given in found if operation == "mov.b32" and given in halves}

@@ -159,7 +159,8 @@ def _iteration_difference(theirs: Mapping[str, Any], mine: Mapping[str, Any]) ->
         return "the recipe is another one"
     if theirs["data"] != mine["data"]:
         return "the structures or their labels are others"
-    if theirs["held_out_structures"] != mine["held_out_structures"]:
+    # older files have no number: without a committee it was the usual one
+    if theirs.get("held_out_structures", mine["usually_held_out"]) != mine["held_out_structures"]:
         return "other structures are held out, as only one of the two has a committee"
     return "" if theirs["basis"] == mine["basis"] else "the basis is another one"
 

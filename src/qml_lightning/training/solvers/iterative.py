@@ -36,7 +36,8 @@ def solve(task: Task) -> Fitted:
     before, keep, restart = None, None, task.checkpoint
     if isinstance(restart, Restart):
         identity = iteration_identity(task.basis, task.chosen, task.problem.fingerprints)
-        identity["held_out_structures"] = work.report["held_out_structures"]
+        usual = Keep().held_out(len(task.problem.structures), task.recipe.solver.held_out)
+        identity |= {"held_out_structures": work.report["held_out_structures"], "usually_held_out": usual}
         before = restart.read(identity, task.recipe.solver.most_iterations, task.compute.device)
         keep = lambda state: restart.after(state, identity)  # noqa: E731
     solution = work.solve(task.ridge, before, keep)
