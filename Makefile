@@ -8,15 +8,17 @@ STAMP  := $(VENV)/.installed
 
 setup: $(STAMP)
 
-# Everything is listed in requirements.lock with its hashes, the build backend too. torch is listed by its version alone:
+# Everything is listed in requirements.lock with its hashes, the build backend too; what has no wheel is in
+# requirements-source.lock, and is built with the tools of the first list, so that pip fetches none. torch is listed by its version alone:
 # pip takes it from a file of the machine, which differs from machine to machine. Nothing else is fetched (--no-deps).
 # Python compiles modules when they are first imported (--no-compile): most of them never are. torch is unpacked while the
 # native library is compiled, which does not need it.
 INSTALL := $(BIN)/pip install --quiet --disable-pip-version-check --no-deps --no-compile
 LOCKED := $(VENV)/.locked
-$(LOCKED): constraints.txt requirements.lock
+$(LOCKED): constraints.txt requirements.lock requirements-source.lock
 	$(PYTHON) -m venv --clear $(VENV)
 	$(INSTALL) --require-hashes --requirement requirements.lock
+	$(INSTALL) --no-build-isolation --require-hashes --requirement requirements-source.lock
 	touch $@
 
 $(STAMP): $(LOCKED) pyproject.toml CMakeLists.txt $(shell find native -type f 2>/dev/null)

@@ -1,7 +1,8 @@
 """Writes requirements.lock: the versions of constraints.txt with the SHA-256 of every file that PyPI has of them.
 
-`make lock` runs it. torch is left out: pip takes it from where the machine keeps its CPU build (constraints.txt), whose
-file differs from machine to machine, and `make setup` installs it by its version alone.
+`make lock` runs it. Packages of which PyPI has no wheel go to requirements-source.lock: they are built after all
+others, by build tools that are among those. torch is left out: pip takes it from where the machine keeps its CPU build
+(constraints.txt), whose file differs from machine to machine, and `make setup` installs it by its version alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 INDEX = "https://pypi.org/simple"
 WITHOUT_HASH = {"torch"}
-OPENING = """# Made by `make lock` from constraints.txt: do not edit. `make setup` installs nothing else.
+LOCKS = {True: "requirements.lock", False: "requirements-source.lock"}  # with wheels, without
+OPENING = """# Made by `make lock` from constraints.txt: do not edit. `make setup` installs no other files.
 # torch is not listed: the CPU build comes from a file of the machine, which has another hash elsewhere (.ci/lock.py).
 """
 
@@ -30,27 +32,29 @@ def pinned(text: str) -> dict[str, str]:
     return {normal(name): version for name, _, version in (line.partition("==") for line in lines if line)}
 
 
-def hashes(name: str, version: str) -> list[str]:
-    """SHA-256 of all files of one version."""
+def hashes(name: str, version: str) -> dict[str, str]:
+    """SHA-256 → file, of all files of one version."""
     ask = urllib.request.Request(f"{INDEX}/{name}/", headers={"Accept": "text/html"})
     with urllib.request.urlopen(ask, timeout=60) as answer:
         files = re.findall(r'href="[^"]*?([^/"]+)#sha256=([0-9a-f]{64})"', answer.read().decode())
     opening = rf"{re.escape(name).replace(re.escape('-'), '[-_.]+')}-{re.escape(version)}(-|\.tar|\.zip)"
-    found = [digits for file, digits in files if re.match(opening, file, re.IGNORECASE)]
+    found = {digits: file for file, digits in files if re.match(opening, file, re.IGNORECASE)}
     if not found:
         raise SystemExit(f"{INDEX} has no file of {name} {version}.")
-    return sorted(set(found))
+    return found
 
 
 def main() -> None:
     versions = pinned((ROOT / "constraints.txt").read_text())
-    blocks = []
+    blocks: dict[bool, list[str]] = {wheels: [] for wheels in LOCKS}
     for name, version in sorted(versions.items()):
         if name not in WITHOUT_HASH:
             print(name, version, file=sys.stderr)
-            lines = [f"{name}=={version}", *(f"    --hash=sha256:{digits}" for digits in hashes(name, version))]
-            blocks.append(" \\\n".join(lines))
-    (ROOT / "requirements.lock").write_text(OPENING + "\n".join(blocks) + "\n")
+            found = hashes(name, version)
+            lines = [f"{name}=={version}", *(f"    --hash=sha256:{digits}" for digits in sorted(found))]
+            blocks[any(file.endswith(".whl") for file in found.values())].append(" \\\n".join(lines))
+    for wheels, file in LOCKS.items():
+        (ROOT / file).write_text(OPENING + "\n".join(blocks[wheels]) + "\n")
 
 
 if __name__ == "__main__":

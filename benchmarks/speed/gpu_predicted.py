@@ -14,7 +14,7 @@ from qml_lightning import Structures, recipes
 
 from ..harness.benchmark import CELL, Benchmark, Cell, Entry, Options, succeeded
 from ..harness.gpu import CARDS, Card, compiled_apart
-from ..harness.internals import neighbours_by_element
+from ..harness.internals import BLOCK, BLOCKS_OF_REST, SLICES, TILE, neighbours_by_element
 from ..harness.places import PUBLISHED
 from ..harness.systems import NEEDS, system
 from ..harness.tables import digits, table
@@ -229,9 +229,15 @@ def _roof(card: Card, kernel: dict[str, Any], turns: list[float], n_bytes: float
 
 
 def _algebra(card: Card, rows: int, n_features: int, steps: int) -> dict[str, float]:
-    """Gram matrix on half of its entries, Cholesky in float64, and a solution of each step, which reads the factor."""
+    """Gram matrix on half of its entries, Cholesky in float64, and a solution of each step, which reads the factor.
+
+    Products in float32 are written, read, and added to the Gram matrix in float64: once for each slice of a block, and
+    once for the rest of several blocks.
+    """
     rate = card.float64_flops if card.fast_float64 else card.float32_flops
+    sums = 0.0 if card.fast_float64 else rows / BLOCK * (SLICES + 1 / BLOCKS_OF_REST)
     return {
+        "Gram sums": sums * 24 * n_features * (n_features + TILE) / 2 / (1e9 * card.bandwidth),
         "Gram matrix": GRAM_PRODUCTS[card.fast_float64] * rows * n_features**2 / rate,
         "Cholesky": n_features**3 / 3 / card.float64_flops,
         "substitution": steps * max(2 * n_features**2 / card.float64_flops, 8 * n_features**2 / (1e9 * card.bandwidth)),

@@ -16,26 +16,35 @@ from ..harness.tables import table
 MEMBERS, ROUNDS = 8, 15
 FEATURES = (2048, 4096, 8192, 16384, 32768)
 WATER = "one cell of water"
-SYSTEMS = {"aspirin, 100 at once": "rmd17_aspirin:test_01@0:100", "ethanol, 200 at once": "rmd17_ethanol:test_01@0:200"}
+SYSTEMS = {
+    "aspirin, 100 at once": "rmd17_aspirin:test_01@0:100",
+    "ethanol, 200 at once": "rmd17_ethanol:test_01@0:200",
+    "one ethanol": "rmd17_ethanol:test_01@0:1",
+    "ethanol, 200 at once, FCHL19": "rmd17_ethanol:test_01@0:200",
+}
+REPEATED = {"one ethanol": 50}  # predictions that are timed together: one takes less than the clock can tell
 N_WATER = 1536  # atoms
 
 
 def cells(options: Options) -> list[Cell]:
-    sizes = FEATURES[:1] if options.quick else FEATURES
-    return [{"system": system, "n_features": n_features} for system in (*SYSTEMS, WATER) for n_features in sizes]
+    sizes, few = (FEATURES[:1], FEATURES[:1]) if options.quick else (FEATURES, FEATURES[:2])
+    which = {**dict.fromkeys((*SYSTEMS, WATER), sizes), "one ethanol": few, "ethanol, 200 at once, FCHL19": few}
+    return [{"system": system, "n_features": n_features} for system in which for n_features in which[system]]
 
 
 def measure(cell: Cell, options: Options) -> dict[str, Any]:
     """Microseconds of processor time for each atom, the best of several predictions in turn."""
     structures = _structures(cell["system"], options.quick)
-    recipe = with_features(recipes.DEFAULT, cell["n_features"], sigma=8.0)
+    start = recipes.FCHL19 if cell["system"].endswith("FCHL19") else recipes.DEFAULT
+    recipe, repeated = with_features(start, cell["n_features"], sigma=8.0), REPEATED.get(cell["system"], 1)
     predictor = with_any_committee(structures, recipe, MEMBERS).on()
     best = dict.fromkeys((False, True), float("inf"))
     for _ in range(2 if options.quick else ROUNDS):
         for uncertainty in best:
             started = process_time()
-            predictor.predict(structures, uncertainty=uncertainty)
-            best[uncertainty] = min(best[uncertainty], process_time() - started)
+            for _ in range(repeated):
+                predictor.predict(structures, uncertainty=uncertainty)
+            best[uncertainty] = min(best[uncertainty], (process_time() - started) / repeated)
     without, with_it = (1e6 * seconds / structures.n_atoms for seconds in best.values())
     return {"atoms": structures.n_atoms, "without_us": without, "with_us": with_it, "ratio": with_it / without}
 
@@ -44,7 +53,7 @@ def _structures(system: str, quick: bool) -> Structures:
     if system == WATER:
         return liquid_water(192 if quick else N_WATER)
     structures = load(SYSTEMS[system]).structures
-    return structures.select(range(5)) if quick else structures
+    return structures.select(range(min(5, len(structures)))) if quick else structures
 
 
 def tables(entries: list[Entry]) -> str:

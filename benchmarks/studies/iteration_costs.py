@@ -22,7 +22,6 @@ STRUCTURES = {"ethanol": 400, "aspirin": 200}  # about as many rows
 RIDGES = {"ethanol": 1e-9, "aspirin": 1e-8}
 STARTS = {"near the best ridge": 1.0, "ten times it": 10.0}
 PARTS = ("prepare", "given", "compared", "committee")
-LEAST_HELD_OUT = 10  # structures, which the calibration of a committee asks for
 LEAST = 1e-3  # of the ridge: no comparison goes further down
 
 
@@ -37,11 +36,11 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     train = load(f"rmd17_{cell['molecule']}:train_01").subsample(n_train, seed=0)
     ridge = STARTS[cell["start"]] * (1e-4 if options.quick else RIDGES[cell["molecule"]])
     recipe = replace(with_features(recipes.DEFAULT, n_features, sigma=8.0), ridge=ridge)
-    held_out = 0.25 if options.quick else max(recipe.solver.held_out, LEAST_HELD_OUT / n_train)
+    held_out = 0.25 if options.quick else recipe.solver.held_out
     solver = replace(recipe.solver, method="iterative", preconditioner_features=few, held_out=held_out)
     recipe = replace(recipe, solver=solver)
     clock = [_now()]
-    work = begin_iteration(train, recipe)
+    work = begin_iteration(train, recipe, MEMBERS)
     clock.append(_now())
     given = iterate(work, ridge)
     clock.append(_now())

@@ -144,15 +144,19 @@ def barrier(potential: Potential, quick: bool) -> dict[str, Any]:
     return {"figures": figures, "beside": {}, "curves": {"angle": angles, "energy": (energies - energies[0]).tolist()}}
 
 
-def elastic(potential: Potential, quick: bool) -> dict[str, Any]:
-    """Equation of state and elastic constants of the diamond structure."""
-    calculator = potential.calculator(precision="float64")
-    lengths = np.linspace(5.25, 5.7, 10)
-    crystals = [bulk("Si", a=a) for a in lengths]
+def _equation_of_state(potential: Potential) -> tuple[float, float, list[float], list[float]]:
+    """Lattice constant in Å and bulk modulus in eV/Å³ of diamond, and the curve: Å³ and eV per atom."""
+    crystals = [bulk("Si", a=a) for a in np.linspace(5.25, 5.7, 10)]
     volumes = [one.get_volume() / 2 for one in crystals]
     energies = [potential.on(precision="float64").predict(one, forces=False).energies.item() / 2 for one in crystals]
     volume, _, modulus = EquationOfState(volumes, energies, eos="birchmurnaghan").fit()
-    lattice = float((8 * volume) ** (1 / 3))
+    return float((8 * volume) ** (1 / 3)), float(modulus), volumes, energies
+
+
+def elastic(potential: Potential, quick: bool) -> dict[str, Any]:
+    """Equation of state and elastic constants of the diamond structure."""
+    calculator = potential.calculator(precision="float64")
+    lattice, modulus, volumes, energies = _equation_of_state(potential)
 
     def stress(strain: np.ndarray) -> np.ndarray:
         both = []
@@ -179,7 +183,7 @@ def elastic(potential: Potential, quick: bool) -> dict[str, Any]:
 
 def phonons(potential: Potential, quick: bool) -> dict[str, Any]:
     """Phonons of silicon from displacements in a supercell."""
-    crystal = bulk("Si", a=5.469)
+    crystal = bulk("Si", a=_equation_of_state(potential)[0])
     with tempfile.TemporaryDirectory() as folder:
         found = Phonons(crystal, potential.calculator(precision="float64"), supercell=(4, 4, 4), delta=0.01,
                         name=str(Path(folder) / "phonons"))  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from ase.calculators.singlepoint import SinglePointCalculator
 from ase.io import write
 from ase.units import Bohr, Hartree, kJ, mol
 
+from installed import METATOMIC, there
 from kernel_tables import ON_CPU
 from qml_lightning import fit, load, past_calculator
 from qml_lightning.adapters.engine import MovingAtoms
@@ -21,11 +21,6 @@ from qml_lightning.adapters.lammps.folder import lammps_version
 from qml_lightning.errors import InputError, QMLError
 from small_models import crystals, molecules, recipe
 from structures_for_tests import rattled
-
-
-def there(*modules: str) -> bool:
-    return all(importlib.util.find_spec(name) is not None for name in modules)
-
 
 # ---- what each engine makes of a structure: energy (eV), forces (eV/Å), derivative by strain (eV) or None ------------
 
@@ -95,13 +90,52 @@ def by_torchsim(model: Path, atoms: Atoms, _: Path):
     return found["energy"][1].item(), found["forces"][n:].numpy(), virial
 
 
+def exported(model: Path, folder: Path) -> str:
+    from qml_lightning.adapters.metatomic import export
+
+    export(model, folder / "model.pt", precision="float64", overwrite=True)
+    return str(folder / "model.pt")
+
+
+def by_metatomic_in_ase(model: Path, atoms: Atoms, folder: Path):
+    path = exported(model, folder)
+    from metatomic_ase import MetatomicCalculator
+
+    one = atoms.copy()
+    one.calc = MetatomicCalculator(path, device="cpu", check_consistency=True)
+    virial = one.get_stress(voigt=False) * one.get_volume() if one.pbc.all() else None
+    return one.get_potential_energy(), one.get_forces(), virial
+
+
+def by_metatomic_in_ipi(model: Path, atoms: Atoms, folder: Path):
+    path = exported(model, folder)
+    from ipi.pes.metatomic import MetatomicDriver
+    from ipi.utils.units import unit_to_internal
+
+    # its constants of nature differ from those of ASE in the ninth digit
+    length, energy_of, force = (
+        unit_to_internal(*unit, 1.0)
+        for unit in (("length", "angstrom"), ("energy", "electronvolt"), ("force", "ev/ang"))
+    )
+    write(folder / "template.extxyz", atoms)
+    driver = MetatomicDriver(str(folder / "template.extxyz"), path, check_consistency=True)
+    cell = atoms.cell.array if atoms.pbc.any() else 100 * np.eye(3)
+    energy, forces, virial, _ = driver.compute_structure(cell.T * length, atoms.positions * length)
+    virial = -np.array(virial) / energy_of if atoms.pbc.any() else None
+    return float(np.squeeze(energy)) / energy_of, np.array(forces).reshape(-1, 3) / force, virial
+
+
 ENGINES = {
     "ASE": (by_ase, True),
     "LAMMPS": (by_lammps, lammps_version() is not None and "native" in ON_CPU),
     "OpenMM": (by_openmm, there("openmm")),
     "i-PI": (by_ipi, True),  # the driver needs nothing of i-PI itself
     "TorchSim": (by_torchsim, there("torch_sim", "vesin_torch")),
+    "metatomic in ASE": (by_metatomic_in_ase, METATOMIC),
+    "metatomic in i-PI": (by_metatomic_in_ipi, METATOMIC and there("ipi")),
 }
+# metatomic refuses elements with an error of its own
+REFUSAL = {by_metatomic_in_ase: (ValueError, RuntimeError), by_metatomic_in_ipi: (ValueError, RuntimeError)}
 engines = pytest.mark.parametrize(
     "engine",
     [pytest.param(function, id=name, marks=pytest.mark.skipif(not here, reason=f"{name} is not installed"))
@@ -149,7 +183,7 @@ def test_energy_forces_and_virial_are_those_of_the_model(engine, name, models, f
 def test_an_element_that_the_model_does_not_know_is_named(engine, models, folder):
     atoms = STRUCTURES["molecule"].copy()
     atoms.symbols[0] = "N"
-    with pytest.raises(QMLError, match=r"(?i)\bN\b|\b7\b"):
+    with pytest.raises(REFUSAL.get(engine, QMLError), match=r"(?i)\bN\b|\b7\b"):
         engine(models["molecule"], atoms, folder)
 
 
@@ -172,148 +206,92 @@ def correction(tmp_path_factory) -> Path:
     return path
 
 
-def test_a_missing_cell_and_another_number_of_atoms_are_refused(models):
-    atoms = STRUCTURES["crystal"]
-    engine = MovingAtoms(models["crystal"], atoms.numbers, True)
-    with pytest.raises(InputError, match="without a cell"):
-        engine.evaluate(atoms.positions)
-    with pytest.raises(InputError, match="positions of 32 atoms, got an array of shape \\(31, 3\\)"):
-        engine.evaluate(atoms.positions[1:], atoms.cell.array)
+# Engines that a script tells of its atoms once, and those that take other atoms with every call.
 
 
-# ---- each engine moves atoms -----------------------------------------------------------------------------------------
+def moved_by_ipi(model: Path, atoms: Atoms, cell, positions, folder: Path):
+    from qml_lightning.adapters.ipi import QMLLightningDriver
+
+    write(folder / "template.extxyz", atoms)
+    return QMLLightningDriver(str(folder / "template.extxyz"), str(model))(cell.T / Bohr, positions / Bohr)
 
 
-@pytest.fixture(scope="module")
-def ethanol(tmp_path_factory) -> Path:
-    from qml_lightning import load_dataset
-
-    path = tmp_path_factory.mktemp("models") / "ethanol.safetensors"
-    fit(load_dataset("ethanol:train").subsample(200, 0), recipe(n_features=1024, rank=64)).save(path)
-    return path
-
-
-@pytest.mark.skipif(not there("openmm"), reason="OpenMM is not installed")
-def test_openmm_conserves_energy(ethanol):
+def moved_by_openmm(model: Path, atoms: Atoms, cell, positions, folder: Path):
     import openmm
-    from openmm import unit
 
     from qml_lightning.adapters.openmm import openmm_force
 
-    atoms, system = molecule("CH3CH2OH"), openmm.System()
-    for mass in atoms.get_masses():
-        system.addParticle(mass)
-    system.addForce(openmm_force(ethanol, atoms.numbers))
-    steps = openmm.VerletIntegrator(0.0002)
-    context = openmm.Context(system, steps, openmm.Platform.getPlatformByName("Reference"))
-    context.setPositions(atoms.positions * 0.1)
-    context.setVelocitiesToTemperature(200.0, 1)
-    totals = []
-    for _ in range(20):
-        steps.step(10)
-        state = context.getState(getEnergy=True)
-        totals.append((state.getPotentialEnergy() + state.getKineticEnergy()).value_in_unit(unit.kilojoule_per_mole))
-    assert np.ptp(totals) < 0.5  # kJ/mol; the kinetic energy is some ten
-
-
-@pytest.mark.skipif(not there("openmm", "openmmml"), reason="OpenMM-ML is not installed")
-def test_openmm_ml_mixes_a_model_with_a_force_field(ethanol):
-    import openmm
-    from openmm import app, unit
-    from openmmml import MLPotential
-
-    atoms, topology = molecule("CH3CH2OH"), app.Topology()
-    residue = topology.addResidue("ETH", topology.addChain())
-    for symbol in atoms.get_chemical_symbols():
-        topology.addAtom(symbol, app.Element.getBySymbol(symbol), residue)
     system = openmm.System()
-    for mass in [*atoms.get_masses(), 39.948]:
-        system.addParticle(mass)
-    topology.addAtom("Ar", app.Element.getBySymbol("Ar"), topology.addResidue("AR", topology.addChain()))
-    system = MLPotential("qml-lightning").createMixedSystem(topology, system, range(9), model=ethanol)
+    for _ in positions:
+        system.addParticle(12.0)
+    system.addForce(openmm_force(model, atoms.numbers))
     context = openmm.Context(system, openmm.VerletIntegrator(0.001), openmm.Platform.getPlatformByName("Reference"))
-    context.setPositions(np.vstack([atoms.positions, [[0, 0, 30.0]]]) * 0.1)
-    state = context.getState(getEnergy=True, getForces=True)
-    wanted = load(ethanol).predict(atoms)
-    energy = state.getPotentialEnergy().value_in_unit(unit.kilojoule_per_mole) * kJ / mol
-    assert energy == pytest.approx(wanted.energies.item(), rel=1e-6)
-    assert np.all(state.getForces(asNumpy=True)[9] == 0 * unit.kilojoule_per_mole / unit.nanometer)
+    context.setPositions(positions * 0.1)
+    return context.getState(getEnergy=True)
 
 
-# The end of openmmml/mlpotential.py, which loads all entry points while it is imported.
-OPENMM_ML = """
-from importlib.metadata import entry_points
-class MLPotentialImpl: ...
-(mine,) = entry_points(group="openmmml.potentials", name="qml-lightning")
-made = mine.load()().createImpl
-"""
+def moved_by_us(model: Path, atoms: Atoms, cell, positions, folder: Path):
+    return MovingAtoms(model, atoms.numbers, bool(atoms.pbc.any())).evaluate(positions, cell)
 
 
-@pytest.mark.skipif(not there("openmm"), reason="OpenMM is not installed")
-@pytest.mark.parametrize("first", ["qml_lightning.adapters.openmm", "openmmml"])
-def test_the_force_and_openmm_ml_are_imported_in_any_order(first, tmp_path):
-    import subprocess
-    import sys
-
-    (tmp_path / "openmmml").mkdir()
-    (tmp_path / "openmmml" / "__init__.py").write_text("from . import mlpotential")
-    (tmp_path / "openmmml" / "mlpotential.py").write_text(OPENMM_ML)
-    code = f"import {first}; from openmmml.mlpotential import made; print(type(made('qml-lightning')).__name__)"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert done.stdout == "QMLLightning\n", done.stderr[-2000:]
+MOVED = [
+    moved_by_us,
+    moved_by_ipi,
+    pytest.param(moved_by_openmm, marks=pytest.mark.skipif(not there("openmm"), reason="OpenMM is not installed")),
+]
 
 
-@pytest.mark.skipif(not there("torch_sim", "vesin_torch"), reason="TorchSim is not installed")
-def test_torchsim_accepts_the_model(tmp_path):
-    import torch
-    from ase.calculators.lj import LennardJones
-    from torch_sim.models.interface import validate_model_outputs
-
-    from qml_lightning.adapters.torchsim import QMLLightningModel
-    from small_models import labelled
-
-    frames = [rattled(bulk(name, kind, a=a, cubic=True), k, 0.05)
-              for k in range(6) for name, kind, a in (("Si", "diamond", 5.43), ("Fe", "fcc", 5.26))]  # fmt: skip
-    data = labelled(frames, LennardJones(sigma=2.2, epsilon=0.1, rc=4.5, smooth=True))
-    fit(data, recipe()).save(tmp_path / "m.safetensors")
-    model = QMLLightningModel(tmp_path / "m.safetensors")
-    validate_model_outputs(model, torch.device("cpu"), torch.float64)
+@pytest.mark.parametrize("moved", MOVED)
+def test_another_number_of_atoms_is_refused(moved, models, folder):
+    atoms = STRUCTURES["molecule"]
+    with pytest.raises(Exception, match=r"positions of 9 atoms, got an array of shape \(8, 3\)"):
+        moved(models["molecule"], atoms, np.eye(3), atoms.positions[1:], folder)
 
 
-IPI = """<simulation verbosity='low'>
-  <output prefix='out'>
-    <properties stride='1' filename='md'> [step, conserved{{electronvolt}}, potential{{electronvolt}}] </properties>
-  </output>
-  <total_steps> 40 </total_steps>
-  <prng><seed>1</seed></prng>
-  <ffdirect name='qml'> <pes> custom </pes> <pes_path> {driver} </pes_path>
-    <parameters> {{model: {model}, template: template.xyz}} </parameters> </ffdirect>
-  <system>
-    <initialize nbeads='2'>
-      <file mode='ase'> template.xyz </file> <velocities mode='thermal' units='kelvin'> 300 </velocities>
-    </initialize>
-    <forces> <force forcefield='qml'/> </forces>
-    <motion mode='dynamics'> <dynamics mode='nve'> <timestep units='femtosecond'> 0.2 </timestep> </dynamics> </motion>
-    <ensemble> <temperature units='kelvin'> 300 </temperature> </ensemble>
-  </system>
-</simulation>
-"""
+@pytest.mark.parametrize("moved", MOVED[:2])
+def test_a_cell_without_a_volume_is_refused(moved, models, folder):
+    atoms = STRUCTURES["crystal"]
+    with pytest.raises(InputError, match="cell"):
+        moved(models["crystal"], atoms, np.zeros((3, 3)), atoms.positions, folder)
 
 
-@pytest.mark.skipif(not there("ipi"), reason="i-PI is not installed")
-def test_ipi_runs_path_integrals_and_conserves_energy(ethanol, tmp_path):
-    import subprocess
-    import sys
+def test_a_missing_cell_is_refused(models):
+    atoms = STRUCTURES["crystal"]
+    with pytest.raises(InputError, match="without a cell"):
+        MovingAtoms(models["crystal"], atoms.numbers, True).evaluate(atoms.positions)
 
-    from qml_lightning.adapters import ipi as driver
 
-    atoms = molecule("CH3CH2OH")
-    atoms.set_cell([50, 50, 50])
-    write(tmp_path / "template.xyz", atoms, format="extxyz")
-    (tmp_path / "input.xml").write_text(IPI.format(driver=driver.__file__, model=ethanol))
-    code = "from ipi.engine.simulation import Simulation; Simulation.load_from_xml(open('input.xml')).run()"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, (done.stdout + done.stderr)[-3000:]
-    table = np.loadtxt(tmp_path / "out.md")
-    assert len(table) == 41
-    assert np.ptp(table[:, 1]) < 0.05 * np.ptp(table[:, 2])
+SEVERAL = [name for name in ENGINES if name in ("ASE", "TorchSim", "metatomic in ASE")]
+
+
+def calculation(name: str, model: Path, folder: Path):
+    """Function from atoms to an energy that lasts through calls with other atoms."""
+    if name == "TorchSim":
+        import torch
+        import torch_sim
+
+        from qml_lightning.adapters.torchsim import QMLLightningModel
+
+        there = QMLLightningModel(model, precision="float64")
+        return lambda atoms: there(torch_sim.io.atoms_to_state([atoms], torch.device("cpu"), torch.float64))[
+            "energy"
+        ].item()
+    if name == "ASE":
+        return load(model).calculator(precision="float64").get_potential_energy
+    path = exported(model, folder)
+    from metatomic_ase import MetatomicCalculator
+
+    return MetatomicCalculator(path, device="cpu").get_potential_energy
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_engines_that_take_any_atoms_serve_another_number_and_refuse_a_missing_cell(name, models, folder):
+    if not ENGINES[name][1]:
+        pytest.skip(f"{name} is not installed")
+    energy = calculation(name, models["crystal"], folder)
+    atoms = STRUCTURES["crystal"].copy()
+    once, twice = energy(atoms), energy(atoms.repeat((2, 1, 1)))
+    assert twice == pytest.approx(2 * once, rel=1e-9)
+    atoms.set_cell(np.zeros((3, 3)))
+    with pytest.raises(Exception, match="cell"):
+        energy(atoms)

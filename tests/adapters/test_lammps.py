@@ -109,13 +109,14 @@ def test_threads_inside_a_rank_change_nothing(models, plugin):
     np.testing.assert_array_equal(one.forces, two.forces)
 
 
-def test_float32_is_close_to_float64(models, plugin):
-    atoms = STRUCTURES["skewed silicon"]
-    fine, coarse = (
-        single_point(atoms, models["skewed silicon"], style=f"precision {name}", plugin=plugin)
-        for name in ("float64", "float32")
-    )
-    assert 0 < np.abs(fine.forces - coarse.forces).max() < 1e-4
+@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_float32_is_close_to_ase_in_float64(name, ranks, models, plugin):
+    atoms = STRUCTURES[name].copy()
+    atoms.calc = load(models[name]).calculator(precision="float64")
+    found = single_point(atoms, models[name], Processes(ranks), style="precision float32", plugin=plugin)
+    assert 0 < np.abs(found.forces - atoms.get_forces()).max() < 1e-4
+    assert found.energy == pytest.approx(atoms.get_potential_energy(), rel=1e-4)
 
 
 def dynamics(folder: Path, atoms: Atoms, model: Path, plugin: Path, lines: str, processes=ALONE) -> np.ndarray:

@@ -237,3 +237,28 @@ def test_the_data_sets_are_there_before_anything_was_read():
     code = "import qml_lightning as qml; print(qml.datasets.load('ethanol', limit=1).source.name)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "ethanol"
+
+
+def test_no_command_replaces_the_data_that_it_reads(run, model):
+    assert run("predict", model, "ethanol:test@0:6", "-o", "d.extxyz")[0] == 0
+    Path("m.safetensors").write_bytes(model.read_bytes())
+    Path("e.eq").write_text("equations")
+    before = {path.name: path.read_bytes() for path in Path().iterdir()}
+    for arguments in (
+        ["train", "d.extxyz", "-m", "d.extxyz"],
+        ["train", "d.extxyz@0:3", "-m", "d.extxyz"],
+        ["train", ".", "-m", "d.extxyz"],
+        ["train", "ethanol:train", "--valid", "d.extxyz", "-m", "d.extxyz"],
+        ["train", "d.extxyz", "-m", "new.safetensors", "--equations", "d.extxyz"],
+        ["train", "d.extxyz", "-m", "new.safetensors", "--checkpoint", "d.extxyz"],
+        ["predict", "m.safetensors", "d.extxyz", "-o", "d.extxyz"],
+        ["update", "m.safetensors", "d.extxyz", "--equations", "e.eq", "-o", "d.extxyz"],
+        ["merge", "e.eq", "m.safetensors", "-o", "e.eq"],
+        ["properties", "d.extxyz", "--property", "energy", "-m", "d.extxyz"],
+        ["select", "d.extxyz", "-n", "2", "--equations", "e.eq", "-o", "d.extxyz"],
+        ["tune", "d.extxyz", "-o", "d.extxyz"],
+        ["md", "m.safetensors", "d.extxyz", "-o", "d.extxyz"],
+    ):
+        code, _, err = run(*arguments, "--overwrite")
+        assert (code, "is read by this command" in " ".join(err.split())) == (2, True), (arguments, err)
+    assert {path.name: path.read_bytes() for path in Path().iterdir()} == before

@@ -15,6 +15,7 @@ from ase import Atoms
 from ase.build import bulk, molecule
 from ase.calculators.emt import EMT
 from ase.calculators.singlepoint import SinglePointCalculator
+from ase.units import Bohr, Hartree
 
 import qml_lightning as qml
 from qml_lightning.datasets import from_ase, load
@@ -48,6 +49,23 @@ def renamed(path, *pairs):
         text = text.replace(old, new)
     path.write_text(text)
     return path
+
+
+def test_extended_xyz_wholly_in_atomic_units_is_told_with_the_options_that_read_it(tmp_path):
+    frames, right = ethanols(), ethanols()
+    for atoms in frames:
+        energy, forces = atoms.get_potential_energy(), atoms.get_forces()
+        atoms.positions /= Bohr
+        labels = {"energy": energy / Hartree, "forces": forces * Bohr / Hartree}
+        atoms.calc = SinglePointCalculator(atoms, **labels)
+    path = written(tmp_path / "atomic.extxyz", frames)
+    with pytest.warns(DataWarning, match="Try --length-unit Bohr --energy-unit Hartree"):
+        load(path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", DataWarning)
+        data = load(path, length_unit="Bohr", energy_unit="Hartree")
+        load(written(tmp_path / "right.extxyz", right))
+    assert np.allclose(data.structures.positions[:9], right[0].positions, atol=1e-6)
 
 
 # labels that are dropped

@@ -70,6 +70,22 @@ def test_compressed_silicon_has_no_hole(silicon):
     assert "hole at a scale" in found["compressed"].words
 
 
+@pytest.mark.parametrize("kind", ["sc", "bcc", "fcc"])
+def test_compressed_lattices_of_silicon_have_no_hole(silicon, kind):
+    """None of the training structures has their symmetry; a hot and dense sample may come near to it."""
+    name = f"compressed {kind}"
+    found = {one.name: one for one in check_model(silicon, bulk("Si", a=5.47))}
+    assert found[name].passed, found[name].words
+    atoms = {"sc": 1, "bcc": 2, "fcc": 4}[kind]
+    dense, relaxed = (
+        silicon.predict(bulk("Si", kind, a=(atoms * v) ** (1 / 3)), forces=False).energies.item() for v in (5.0, 16.0)
+    )
+    assert dense > relaxed + 50
+    holed = replace(silicon, repulsion=replace(silicon.repulsion, crowding=None))
+    found = {one.name: one for one in check_model(holed, bulk("Si", a=5.47))}
+    assert not found[name].passed
+
+
 def test_forces_that_are_no_gradient_are_found(model, monkeypatch):
     from qml_lightning.adapters.ase import QMLLightning
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
+from ase.build import bulk
 
 from feature_inputs import Inputs, exact, fast, feature_map, naive, widened
-from qml_lightning import fit
+from places import HELPERS_FOUND
+from qml_lightning import Potential, fit
 from qml_lightning.atoms.neighbours import pairs_within
 from qml_lightning.atoms.structures import structures_from_ase
 from qml_lightning.kernels import kernels_for, reference, sums_in_pairs
@@ -32,6 +37,14 @@ RECIPES = [
 @pytest.fixture(autouse=True)
 def _a_gpu_is_there():
     assert torch.cuda.is_available(), "pytest -m gpu needs an NVIDIA GPU with its driver and a CUDA build of torch."
+
+
+@pytest.fixture
+def second_gpu():
+    """The name of a second GPU. With one GPU alone, tests of several say so and are left out."""
+    if torch.cuda.device_count() < 2:
+        pytest.skip("torch sees one GPU, and this needs two")
+    return "cuda:1"
 
 
 @pytest.fixture
@@ -168,6 +181,63 @@ def test_sums_in_pairs_of_float32_are_those_of_float64(triton):
         assert float((one - other).abs().max()) < size
     moments = (table.feature_moment(on_gpu, x, coefficients, tangents) for table in (pairs, triton))
     assert float(torch.stack(list(moments)).diff(dim=0).abs().max()) < size
+
+
+def test_products_and_sums_of_tangents_in_pairs_are_those_of_float64(triton):
+    f = feature_map(2, 128, True, torch.float32)
+    inputs = widened(Inputs.drawn(f, 37))
+    tangents, owner, x = inputs.many.float().to(CUDA), inputs.owner.to(CUDA), inputs.tangents.to(CUDA)
+    coefficients, pairs = inputs.coefficients[inputs.owner].to(CUDA), sums_in_pairs(triton)
+    products = (table.tangent_products(tangents, owner, x) for table in (pairs, triton))
+    sums = (table.tangent_sums(tangents, owner, coefficients, 37, torch.float64) for table in (pairs, triton))
+    for one, other in (products, sums):
+        assert one.dtype == torch.float64
+        assert float((one - other).abs().max()) < 2.0**-42 * 128 * float(other.abs().max())
+
+
+def test_stress_and_energy_of_one_large_cell_are_those_of_the_cpu():
+    data = crystals(8)
+    potential, cell = fit(data, recipe(n_features=64)), bulk("Cu", cubic=True) * (12, 12, 12)
+    cell.rattle(0.05, seed=1)
+    one, other = (potential.on(device, "float64").predict(cell) for device in ("cuda", "cpu"))
+    for name in ("energies", "forces", "stress"):
+        torch.testing.assert_close(getattr(one, name), getattr(other, name), rtol=1e-9, atol=1e-9)
+
+
+def test_the_second_gpu_gives_what_the_first_gives(second_gpu):
+    data = molecules(12)
+    potential = fit(data, recipe(), device=second_gpu)
+    one, other = (potential.on(device).predict(data.structures).forces for device in (second_gpu, "cuda:0"))
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+TOGETHER = """
+import sys
+import torch
+from qml_lightning import fit
+from qml_lightning.machine.ranks import joined
+from small_models import molecules, recipe
+
+with joined(torch.device("cuda")) as ranks:
+    made = fit(molecules(16), recipe(n_features=128, ridge=1e-6), device=ranks.device, ranks=ranks, committee=4)
+    assert made.weights.is_cpu
+    made.save(f"{sys.argv[1]}/{ranks.rank}.safetensors")
+"""
+
+
+def test_two_gpus_under_torchrun_give_the_model_of_one(second_gpu, tmp_path):
+    (tmp_path / "together.py").write_text(TOGETHER)
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*command, str(tmp_path / "together.py"), str(tmp_path)], env={**os.environ, "PYTHONPATH": HELPERS_FOUND},
+        capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    data = molecules(16)
+    alone = fit(data, recipe(n_features=128, ridge=1e-6), device="cuda").predict(data.structures).forces
+    for rank in range(2):
+        forces = Potential.load(tmp_path / f"{rank}.safetensors").predict(data.structures).forces
+        assert (forces - alone).abs().max() < 1e-5 * alone.abs().max()
 
 
 @pytest.mark.parametrize("accumulation", ["float64", "compensated"])

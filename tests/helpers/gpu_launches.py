@@ -48,6 +48,7 @@ def launches(which: str) -> list[Launch]:
             for dtype, wide in PRECISIONS:
                 for transforms, rank, paired in ((2, 128, True), (2, 256, False), (0, 100, False)):
                     _features(transforms, rank, paired, dtype, wide)
+                _features(2, 128, True, dtype, wide, n_atoms=1)  # numbers that are 1 are part of the code
         if which == "pairs":
             for transforms, rank, paired in ((2, 128, True), (2, 256, False)):
                 _pairs(transforms, rank, paired)
@@ -55,17 +56,19 @@ def launches(which: str) -> list[Launch]:
             for dtype in (FLOAT, DOUBLE):
                 for representation, rank in ((DENSITY, 256), (ENERGIES_AND_FORCES, 128), (COSINE_SERIES, 128)):
                     _environments(representation, dtype, rank)
-            _pullback(replace(COSINE_SERIES, n_angular=8), FLOAT)
+                _environments(replace(COSINE_SERIES, n_angular=8), dtype, 128)
     return found
 
 
-def _features(transforms: int, rank: int, paired: bool, dtype: torch.dtype, wide: bool) -> None:
+def _features(transforms: int, rank: int, paired: bool, dtype: torch.dtype, wide: bool, *, n_atoms: int = 37) -> None:
     f = feature_map(transforms, rank, paired, dtype)
-    inputs = Inputs.drawn(f, 37)
+    inputs = Inputs.drawn(f, n_atoms)
     inputs = widened(inputs) if wide else inputs
     fast(triton, f, inputs)
     triton.tangent_products(inputs.many.to(dtype), inputs.owner, inputs.tangents)
-    triton.tangent_sums(inputs.many.to(dtype), inputs.owner, inputs.coefficients[inputs.owner], 37, inputs.many.dtype)
+    triton.tangent_sums(
+        inputs.many.to(dtype), inputs.owner, inputs.coefficients[inputs.owner], n_atoms, inputs.many.dtype
+    )
 
 
 def _pairs(transforms: int, rank: int, paired: bool) -> None:

@@ -31,6 +31,8 @@ from benchmarks.peers.environments import PEERS, PeerFailed, _called
 from benchmarks.rooms import BENCHMARKS, ROOMS
 from benchmarks.studies import gram_precision, qm9_properties
 
+from qml_lightning.errors import InputError
+
 SLOW = ("distributed",)  # starts processes by torchrun
 EVERY = pytest.mark.parametrize("benchmark", BENCHMARKS, ids=lambda benchmark: benchmark.name)
 
@@ -283,19 +285,45 @@ def test_a_table_lines_up_in_the_source_if_wanted():
     assert table(["a", ""], [["long", "1"]], aligned=False) == "| a | |\n|---|---|\n| long | 1 |"
 
 
-def test_the_tables_of_a_gpu_have_both_representations_beside_the_paper():
-    named = ["1000 aspirin, FCHL19", "1000 aspirin, density"]
+def test_the_tables_of_a_gpu_have_both_representations_and_both_lists_beside_the_paper():
+    named = [f"1000 aspirin, {one}, {lists}" for one in ("FCHL19, 16384", "density, 32768") for lists in gpu.LISTS]
     found = {
-        "prediction_us_per_atom": {name: {"16384": 1.5, "32768": 2.5} for name in named},
-        "training_seconds": {"ethanol, FCHL19": 10.0, "ethanol, density": 9.0},
+        "prediction_us_per_atom": dict.fromkeys(named, 1.5),
+        "training_seconds": {"ethanol, FCHL19, direct": 10.0},
+        "not_measured": {"MOF, FCHL19, 16384, new lists": "It is not there."},
     }
-    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in gpu.tables(found).splitlines()]
+    text = gpu.tables(found)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()]
     paper = gpu.PUBLISHED["prediction"]["systems"]["1000 aspirin"]
     for name in named:
-        assert [name, "1.5", f"{paper['16384']:g}", "2.5", f"{paper['32768']:g}"] in [
-            [row[0], row[1].rstrip("0"), row[2], row[3].rstrip("0"), row[4]] for row in rows if len(row) == 5
-        ]
-    assert {row[0] for row in rows if len(row) == 3} >= {"ethanol, FCHL19", "ethanol, density"}
+        assert [name, "1.5", f"{paper[name.split(', ')[2]]:g}"] in rows
+    assert ["ethanol, FCHL19, direct", "10", "12", "24"] in rows
+    assert "MOF, FCHL19, 16384, new lists: not measured. It is not there." in text
+
+
+def test_the_benchmark_of_a_gpu_writes_each_cell_and_goes_on_without_a_missing_system(tmp_path):
+    written, path = [], tmp_path / "card.json"
+
+    def there() -> float:
+        written.append(json.loads(path.read_text())["not_measured"])
+        return 2.0
+
+    def missing() -> float:
+        raise InputError("There is no such file.")
+
+    found = {"prediction_us_per_atom": {}, "training_seconds": {}, "not_measured": {}}
+    cells = [("prediction_us_per_atom", "MOF", missing), ("training_seconds", "ethanol", there)]
+    gpu.measure(found, iter(cells), path)
+    assert written == [{"MOF": "There is no such file."}]
+    assert json.loads(path.read_text())["training_seconds"] == {"ethanol": 2.0}
+
+
+def test_a_time_on_a_gpu_is_never_that_of_the_first_run(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    clock, runs = iter([0.0, 5.0]), []
+    monkeypatch.setattr(gpu.time, "perf_counter", lambda: next(clock))
+    assert gpu.seconds_of(lambda: runs.append(1), 0) == 5.0
+    assert len(runs) == 2
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU here")

@@ -26,7 +26,8 @@ def versions(text: str) -> dict[str, str]:
 
 
 CONSTRAINTS = versions((ROOT / "constraints.txt").read_text())
-LOCK = (ROOT / "requirements.lock").read_text()
+# With wheels, and without.
+LOCKS = [(ROOT / name).read_text() for name in ("requirements.lock", "requirements-source.lock")]
 
 
 @pytest.mark.skipif(Path(sys.prefix) != ROOT / ".venv", reason="not the environment of `make setup`")
@@ -38,8 +39,10 @@ def test_nothing_is_installed_that_is_not_listed():
 
 
 def test_the_lock_file_has_the_versions_of_the_constraints_and_a_hash_for_each():
-    assert versions(LOCK) == {name: version for name, version in CONSTRAINTS.items() if name not in NOT_LISTED}
-    for block in re.split(r"\n(?=\S)", LOCK):
+    wheels, sources = map(versions, LOCKS)
+    assert wheels | sources == {name: version for name, version in CONSTRAINTS.items() if name not in NOT_LISTED}
+    assert not wheels.keys() & sources.keys()
+    for block in re.split(r"\n(?=\S)", "\n".join(LOCKS)):
         if "==" in block:
             assert re.findall(r"--hash=sha256:[0-9a-f]{64}", block), block
 
@@ -56,4 +59,13 @@ def test_every_dependency_and_the_build_backend_are_listed():
 def test_setup_asks_for_hashes():
     recipe = (ROOT / "Makefile").read_text()
     assert "--require-hashes --requirement requirements.lock" in recipe
-    assert "--no-build-isolation" in recipe  # the build backend is one of those listed
+    # build backends are among those listed
+    assert "--no-build-isolation --require-hashes --requirement requirements-source.lock" in recipe
+    assert "--no-build-isolation --editable ." in recipe
+
+
+def test_nothing_brings_torch_from_the_index_or_a_build_for_gpus():
+    """torch comes by its version alone, and no package that is listed is CUDA for it."""
+    assert "--no-deps" in (ROOT / "Makefile").read_text()
+    assert "torch" not in {name for lock in LOCKS for name in versions(lock)}
+    assert not [name for name in CONSTRAINTS if name.startswith(("nvidia-", "cuda-"))]

@@ -12,7 +12,7 @@ import qml_lightning.linear.compensated as accumulation
 import qml_lightning.linear.normal_equations as normal
 from qml_lightning import fit
 from qml_lightning.errors import InputError, ResourceError, SolveError
-from qml_lightning.linear.compensated import BLOCK, SLICE_BITS, SLICES, add_compensated
+from qml_lightning.linear.compensated import BLOCK, BLOCKS_OF_REST, SLICE_BITS, SLICES, add_compensated
 from qml_lightning.linear.direct import Term, solve
 from qml_lightning.linear.normal_equations import Gram, add_product
 from qml_lightning.linear.ridge import Ridge
@@ -40,12 +40,13 @@ def _plain_float32(gram: torch.Tensor, rows: torch.Tensor, weight: float) -> Non
 
 
 def _bound(rows: torch.Tensor) -> torch.Tensor:
-    """What rounding may do: the last product of a block has (slices + 1) terms for each row, below 2⁻⁸ of the largest
-    ones for each slice, and float32 loses √terms times 2⁻²⁴ of the sum of their sizes."""
-    terms = BLOCK * (SLICES + 1)
+    """What rounding may do: the last product of some blocks has (slices + 1) terms for each row, below 2⁻⁸ of the
+    largest ones for each slice, and float32 loses √terms times 2⁻²⁴ of the sum of their sizes."""
+    at_once = min(len(rows), BLOCKS_OF_REST * BLOCK)
+    terms = at_once * (SLICES + 1)
     largest = 2 * rows.abs().amax(0)  # at most: sizes are rounded up to powers of two
     lost = terms**1.5 * 2.0 ** (-24 - SLICES * SLICE_BITS - 1)
-    return -(-len(rows) // BLOCK) * lost * largest * largest[:, None]
+    return -(-len(rows) // at_once) * lost * largest * largest[:, None]
 
 
 @pytest.mark.parametrize("precision", [torch.float64, torch.float32], ids=str)

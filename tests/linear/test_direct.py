@@ -60,7 +60,7 @@ def test_the_gram_matrix_does_not_depend_on_how_rows_come(monkeypatch):
     import qml_lightning.linear.normal_equations as normal
 
     monkeypatch.setattr(normal, "BUFFER_BYTES", 8 * 150 * 16)  # sixteen rows wait at most
-    monkeypatch.setattr(normal, "DIAGONAL", 64)
+    monkeypatch.setitem(normal.DIAGONAL, "cpu", 64)
     z, y = _problem(301, 150)
     gram = _gathered(z, y, FORMS["gram"])
     gram.flush()

@@ -49,6 +49,16 @@ def test_an_existing_file_is_replaced_when_asked_and_keeps_its_permissions(tmp_p
     assert stat.S_IMODE(path.stat().st_mode) == 0o640
 
 
+def test_a_file_that_is_read_is_never_replaced(tmp_path):
+    path, link = tmp_path / "data.extxyz", tmp_path / "link"
+    path.write_text("labels")
+    link.symlink_to(path)
+    for output in (path, link, tmp_path / "." / "data.extxyz"):
+        with pytest.raises(InputError, match="is read by this command"):
+            check_output(output, True, [tmp_path / "not there", path])
+    assert check_output(path, True, [tmp_path / "not there"]) == path.resolve()
+
+
 def test_a_new_file_has_the_permissions_of_any_new_file(tmp_path):
     (tmp_path / "plain").write_text("")
     write_atomically(tmp_path / "ours", b"")

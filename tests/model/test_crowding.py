@@ -11,15 +11,17 @@ import torch
 from ase import Atoms
 from ase.build import bulk
 from ase.calculators.fd import calculate_numerical_forces, calculate_numerical_stress
+from ase.neighborlist import neighbor_list
 
 from kernel_tables import ON_CPU
 from qml_lightning import fit, load, structures_from_ase
 from qml_lightning.errors import InputError, ModelError
 from qml_lightning.kernels.native.predictor import NativePredictor
+from qml_lightning.model import crowding_fit
 from qml_lightning.model.crowding import REACH, WIDTH, Crowding
-from qml_lightning.model.crowding_fit import MARGINS, STRENGTHS, best_pair, with_crowding
+from qml_lightning.model.crowding_fit import MARGINS, STRENGTHS, Path, best_pair, lattices, with_crowding
 from qml_lightning.study.vibrations import hessian
-from small_models import crystals, molecules, recipe
+from small_models import argon, crystals, molecules, recipe
 from structures_for_tests import rattled
 
 
@@ -142,6 +144,27 @@ def test_the_onset_lies_no_nearer_to_the_data_than_needed(fitted):
     ratio = crowding.onset / most
     assert min(abs(ratio[0].item() - margin) for margin in MARGINS) < 1e-9
     assert torch.allclose(crowding.full, (1 + WIDTH) * crowding.onset)
+
+
+def test_simple_lattices_of_a_crystal_of_one_element_are_compressed_too(monkeypatch):
+    frames = [rattled(bulk("Si", a=a, cubic=True), k, 0.05) for k, a in enumerate((5.2, 5.47))]
+    found = lattices(structures_from_ase([*frames, bulk("Si", a=5.6)]))
+    assert {name: one.get_volume() for name, one in found.items()} == pytest.approx(dict.fromkeys(found, 5.6**3 / 8))
+    # neighbours of an atom, and their distance, are those of the lattice
+    for name, (n, distance) in {
+        "sc": (6, 1.0),
+        "bcc": (8, 0.75**0.5 * 2 ** (1 / 3)),
+        "fcc": (12, 2 ** (1 / 6)),
+    }.items():
+        near = neighbor_list("d", found[name], 1.05 * distance * 5.6 / 2)
+        np.testing.assert_allclose(near, distance * 5.6 / 2)
+        assert len(near) == n
+    assert not lattices(molecules(3).structures)
+    assert not lattices(crystals(3).structures)
+    seen = []
+    monkeypatch.setattr(crowding_fit, "_path", lambda _, one, *rest: seen.append(one.n_atoms) or Path([], [], []))
+    with_crowding(fit(argon(5), recipe(n_features=32)), argon(5).structures)
+    assert seen[-3:] == [1, 1, 1]
 
 
 def falls_of(others: dict[tuple[float, float], float]) -> dict[tuple[float, float], float]:

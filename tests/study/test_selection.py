@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -98,3 +99,24 @@ def test_the_command_writes_the_structures_that_were_chosen(tmp_path):
     index = json.loads(done.stdout)["index"]
     for atoms, number in zip(read(chosen, ":"), index, strict=True):
         np.testing.assert_allclose(atoms.positions, frames[number].positions, atol=1e-6)
+
+
+def test_a_model_names_its_equations_and_those_of_another_one_are_refused(tmp_path):
+    pool, chosen = tmp_path / "pool.xyz", tmp_path / "chosen.extxyz"
+    for seed, name in enumerate(("one", "two")):
+        potential = fit(molecules(20), replace(SETTINGS, seed=seed), equations=tmp_path / f"{name}.equations")
+        potential.save(tmp_path / f"{name}.safetensors")
+    write(pool, [rattled(molecule("CH3CH2OH"), 900 + k, 0.1) for k in range(6)])
+
+    def run(*given):
+        return CliRunner().invoke(app, ["select", str(pool), "-n", "2", "-o", str(chosen), "--json", *map(str, given)])
+
+    by_model = run("--model", tmp_path / "one.safetensors")
+    by_equations = run("--equations", tmp_path / "one.equations", "--overwrite")
+    assert by_model.exit_code == 0, by_model.output
+    assert json.loads(by_model.stdout)["index"] == json.loads(by_equations.stdout)["index"]
+    (tmp_path / "two.equations").rename(tmp_path / "one.equations")
+    other = run("--model", tmp_path / "one.safetensors", "--overwrite")
+    assert isinstance(other.exception, InputError)
+    assert "does not hold the equations of" in str(other.exception)
+    assert "--model" in str(run("--overwrite").exception)

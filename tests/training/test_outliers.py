@@ -25,7 +25,7 @@ from qml_lightning.training.problem import Problem
 from qml_lightning.training.screening import search as outliers
 from qml_lightning.training.screening.decision import OutlierWarning, screened
 from qml_lightning.training.screening.search import OutlierSearch, find_outliers
-from small_models import SMALL
+from small_models import SMALL, argon
 
 BAD = 37
 
@@ -162,6 +162,16 @@ def test_too_few_structures_to_look_for_outliers_are_told_where_they_were_to_be_
     few = ethanol.select(range(20))
     assert "20 structures are too few" in screened(few, "drop").text
     assert screened(few, "tell").text == ""
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_labels_of_a_pair_potential_which_are_met_exactly_give_no_false_alarm(threads):
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        assert not find_outliers(Problem.of(argon(50))).found
+    finally:
+        torch.set_num_threads(before)
 
 
 def test_what_is_asked_for_is_done_about_outliers(ethanol):

@@ -15,10 +15,11 @@ from qml_lightning.linear.posterior import Calibration
 from qml_lightning.machine.compute import Compute
 from qml_lightning.model.committee import Committee, committee_columns, committee_features
 from qml_lightning.model.recipe import SolverSettings
+from qml_lightning.training.outputs import Keep
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.solvers.direct import solved
 from qml_lightning.training.sweep import equations_of
-from qml_lightning.training.uncertainty import _calibrating, _groups, _rows_of
+from qml_lightning.training.uncertainty import _calibrating, _groups, _rows_of, _with_calibrations
 from small_models import crystals, molecules, recipe
 
 ITERATIVE = SolverSettings("iterative", preconditioner_features=256, held_out=0.25, tolerance=1e-4)
@@ -95,7 +96,7 @@ def test_forces_of_members_are_those_of_models_with_other_weights(fitted):
     forces = torch.stack([member.predict(structures).forces - base.forces for member in members[:2]])
     energies = torch.stack([member.predict(structures).atom_energies - base.atom_energies for member in members])
     found = potential.predict(structures, uncertainty=True)
-    wanted = committee.of_forces(forces), committee.of_atom_energies(energies)
+    wanted = committee.of_forces(forces, structures.numbers), committee.of_atom_energies(energies)
     torch.testing.assert_close(found.force_uncertainty, wanted[0], rtol=1e-5, atol=1e-9)
     torch.testing.assert_close(found.atom_energy_uncertainty, wanted[1], rtol=1e-5, atol=1e-9)
 
@@ -151,9 +152,14 @@ def test_the_noise_of_an_energy_grows_with_the_number_of_atoms():
 
 def test_a_model_file_keeps_the_power_of_a_calibration(fitted, tmp_path):
     calibrations = {"energies": Calibration(2.0, 0.1), "forces": Calibration(1.5, 0.01, 0.6)}
-    potential = replace(fitted["direct"], committee=replace(fitted["direct"].committee, calibrations=calibrations))
-    potential.save(str(tmp_path / "model"))
-    assert load(tmp_path / "model").committee.calibrations == calibrations
+    of_elements = {1: Calibration(1.0, 0.02, 0.7), 8: Calibration(3.0, 0.0)}
+    committee = replace(fitted["direct"].committee, calibrations=calibrations, of_elements=of_elements)
+    replace(fitted["direct"], committee=committee).save(str(tmp_path / "model"))
+    again = load(tmp_path / "model").committee
+    assert (again.calibrations, again.of_elements) == (calibrations, of_elements)
+    header = committee.header()
+    del header["of_elements"]  # as in older files
+    assert Committee.from_header(header, committee.deviations).of_elements == {}
 
 
 def test_a_model_without_a_committee_says_how_to_get_one():
@@ -206,3 +212,41 @@ def test_gradients_of_the_density_side_by_side_are_those_one_after_the_other(pre
         for field in ("forces", "force_uncertainty"):
             mine, right = getattr(found, field), getattr(wanted, field)
             assert float((mine - right).abs().max()) < tolerance * float(right.abs().max()), (n, field)
+
+
+def test_an_iteration_with_a_committee_holds_out_enough_to_calibrate_it():
+    wanted = {(60, 0.25): 15, (100, 0.03): 10, (200, 0.03): 20, (316, 0.03): 30, (2000, 0.03): 60}
+    assert {case: Keep(committee=8).held_out(*case) for case in wanted} == wanted
+    assert Keep().held_out(100, 0.03) == 3
+    settings = replace(SOLVERS["iterative"], solver=replace(ITERATIVE, held_out=0.03))
+    potential = fit(molecules(40), settings, committee=2)
+    assert potential.provenance.solution["held_out_structures"] == 10
+    assert len(potential.committee) == 2
+
+
+def test_an_iteration_of_few_structures_refuses_a_committee_before_it_begins(monkeypatch):
+    monkeypatch.setattr("qml_lightning.training.solvers.iterative.prepared", None)
+    few = molecules(19)
+    with pytest.raises(InputError, match=r"10 structures that are held out.*got 19 in all"):
+        fit(few, SOLVERS["iterative"], committee=2)
+    automatic = replace(SOLVERS["iterative"], solver=SolverSettings(preconditioner_features=256))
+    assert fit(few, automatic, committee=2).provenance.plan["solver"] == "direct"
+
+
+def test_forces_of_each_element_have_a_calibration_of_their_own_if_it_has_many():
+    problem, settings = Problem.of(molecules(60)), recipe(n_features=64)
+    numbers, random = problem.structures.numbers, torch.Generator().manual_seed(0)
+    true = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 3.0, 0.0, 2.0], dtype=torch.float64)[numbers]  # H, C, O
+    members = torch.randn(problem.n_rows, 2, generator=random, dtype=torch.float64)
+    errors = torch.randn(problem.n_rows, generator=random, dtype=torch.float64)
+    errors[len(problem.structures) :] *= settings.weight_of("forces") * true.repeat_interleave(3)
+    plain = Committee(torch.zeros(2, 64), 64, 2)
+    found = _with_calibrations(plain, problem, settings, errors, members)
+    assert set(found.of_elements) == {1, 6}  # 180 components of O are too few
+    told = found.of_forces(members[60:].T.reshape(2, -1, 3) / settings.weight_of("forces"), numbers)
+    for z, allowed in ((1, 0.1), (6, 0.1)):
+        normalised = (errors[60:].view(-1, 3) / settings.weight_of("forces") / told[:, None])[numbers == z].abs()
+        assert float((normalised < 1).double().mean()) == pytest.approx(0.683, abs=allowed), z
+        assert float(told[numbers == z].median()) == pytest.approx(float(true[numbers == z][0]), rel=0.3), z
+    whole = replace(found, of_elements={})
+    assert torch.equal(told[numbers == 8], whole.of_forces(members[60:].T.reshape(2, -1, 3), numbers)[numbers == 8])

@@ -6,8 +6,8 @@ from qml_lightning.adapters.lammps.build import build as lammps_build
 from qml_lightning.atoms.dataset import concatenate
 from qml_lightning.atoms.structures import structures_from_arrays
 from qml_lightning.atoms.units import ENERGY_IN_EV
-from qml_lightning.errors import SolveError
-from qml_lightning.linear.compensated import BLOCK, add_compensated
+from qml_lightning.errors import QMLError, SolveError
+from qml_lightning.linear.compensated import BLOCK, BLOCKS_OF_REST, SLICES, TILE, add_compensated
 from qml_lightning.linear.normal_equations import add_product, lower_tiles
 from qml_lightning.machine.files import atomic, write_atomically
 from qml_lightning.machine.memory import bytes_from
@@ -53,13 +53,17 @@ from .training import (
 
 __all__ = [
     "BLOCK",
+    "BLOCKS_OF_REST",
     "ENERGIES_DENSITY",
     "ENERGY_IN_EV",
     "SHORT_DENSITY",
+    "SLICES",
+    "TILE",
     "Basis",
     "Equations",
     "NativeFeatures",
     "OutlierSearch",
+    "QMLError",
     "Representation",
     "SolveError",
     "add_compensated",

@@ -23,6 +23,7 @@ from qml_lightning.model.potential import Model
 from qml_lightning.training.choice.rules import refinement
 from qml_lightning.training.equations import Equations, empty, gather
 from qml_lightning.training.equations import extended as extended_on
+from qml_lightning.training.outputs import Keep
 from qml_lightning.training.problem import Problem
 from qml_lightning.training.screening.judgement import Outliers
 from qml_lightning.training.screening.search import OutlierSearch, named
@@ -119,9 +120,10 @@ def gram_rate(n_features: int, n_rows: int) -> float:
     return gram.flops / gram.seconds / 1e9
 
 
-def begin_iteration(data: Dataset, recipe: Recipe) -> Iterative:
+def begin_iteration(data: Dataset, recipe: Recipe, committee: int = 0) -> Iterative:
     """Everything that an iterative fit makes before its first step; the basis is drawn before."""
-    return prepared(Basis.draw(data.structures, recipe).ready(Compute()), Problem.of(data), recipe, silent)
+    basis = Basis.draw(data.structures, recipe).ready(Compute())
+    return prepared(basis, Problem.of(data), recipe, silent, Keep(committee=committee))
 
 
 def iterate(work: Iterative, ridge: float, least: float | None = None) -> Solution:

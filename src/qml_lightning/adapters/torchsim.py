@@ -11,6 +11,7 @@ from torch import Tensor
 from torch_sim.models.interface import ModelInterface
 
 from ..atoms.structures import Structures, offsets_from_counts
+from ..machine.transfers import on_host
 from ..model.potential import Model
 from ..model.recipe import Precision
 from .engine import whole_potential
@@ -21,30 +22,30 @@ class QMLLightningModel(ModelInterface):  # type: ignore[misc]
 
     def __init__(
         self, model: str | Path | Model, *, precision: Precision | None = None, skin: float = 0.5,
-        dtype: torch.dtype = torch.float64, compute_stress: bool = True,
+        dtype: torch.dtype = torch.float64, compute_stress: bool = True, device: torch.device | str = "cpu",
     ) -> None:  # fmt: skip
         super().__init__()
-        self.predictor = whole_potential(model).on(precision=precision, skin=skin)
-        self._device, self._dtype = torch.device("cpu"), dtype
+        self.predictor = whole_potential(model).on(device, precision, skin=skin)
+        self._device, self._dtype = torch.device(device), dtype
         self._compute_stress, self._compute_forces = compute_stress, True
 
     def forward(self, state: Any, **options: Any) -> dict[str, Tensor]:
         """Energies (systems,), forces (atoms, 3) and stress (systems, 3, 3)."""
         given: Any = SimpleNamespace(**state) if isinstance(state, dict) else state
-        index, n = given.system_idx, int(given.system_idx.max()) + 1
+        # positions stay on the device of the model; the host needs to know the rest
+        numbers, index, cells = on_host([given.atomic_numbers, given.system_idx, given.cell.reshape(-1, 3, 3)])
         structures = Structures(
-            given.atomic_numbers.long(),
-            given.positions.double().contiguous(),
-            offsets_from_counts(torch.bincount(index, minlength=n)),
-            # the columns of TorchSim's cells are lattice vectors
-            given.cell.reshape(-1, 3, 3).transpose(1, 2).double().contiguous(),
-            torch.as_tensor(given.pbc, dtype=torch.bool).expand(n, 3).contiguous(),
+            numbers.long(),
+            given.positions.double().to(self._device).contiguous(),
+            offsets_from_counts(torch.bincount(index.long(), minlength=len(cells))),
+            cells.transpose(1, 2).contiguous(),  # the columns of TorchSim's cells are lattice vectors
+            torch.as_tensor(given.pbc, dtype=torch.bool, device="cpu").expand(len(cells), 3).contiguous(),
         )
         stress = self._compute_stress and structures.has_volume
-        found = self.predictor.predict(structures, forces=self._compute_forces, stress=stress)
+        found = self.predictor.predict_there(structures, forces=self._compute_forces, stress=stress)
         out = {"energy": found.energies}
         if found.forces is not None:
             out["forces"] = found.forces
         if self._compute_stress:
-            out["stress"] = torch.zeros(n, 3, 3) if found.stress is None else found.stress
-        return {name: value.to(self._dtype) for name, value in out.items()}
+            out["stress"] = found.energies.new_zeros(len(cells), 3, 3) if found.stress is None else found.stress
+        return {name: value.to(given.positions.device, self._dtype) for name, value in out.items()}

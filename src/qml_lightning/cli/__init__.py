@@ -13,6 +13,7 @@ from . import (
     data,
     datasets,
     evaluate,
+    export,
     info,
     lammps,
     learning_curve,
@@ -59,7 +60,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 FIRST = (train, evaluate, report, predict, data, datasets, info)
-for module in (*FIRST, properties, learning_curve, tune, select, update, merge, md, check, lammps):
+for module in (*FIRST, properties, learning_curve, tune, select, update, merge, md, check, lammps, export):
     name = module.__name__.rpartition(".")[2].replace("_", "-")
     app.command(name, cls=Command, help=module.HELP)(module.command)
 

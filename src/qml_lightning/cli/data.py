@@ -50,6 +50,7 @@ def command(
         if output.suffix.lower() != ".html":
             raise InputError(f"The page is written as .html, got {output}.")
         check_output(output, overwrite)
+        reading.refuse_as_output(data, output)
 
     from ..study.statistics import statistics_of
 

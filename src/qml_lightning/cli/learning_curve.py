@@ -106,6 +106,7 @@ def command(
 ) -> None:
     # check all inputs before the work begins
     _check_files(output, figure, overwrite)
+    reading.refuse_as_output([*data, *([wanted.test] if wanted.test else [])], output, figure)
     features, sizes = _numbers("--features", recipe.features, int), _numbers("--sizes", wanted.sizes, int)
     ridges = () if recipe.ridge is not None else _numbers("--ridges", wanted.ridges, float) or ()
     targets, reference_energies = recipe.chosen_targets(), recipe.given_energies()

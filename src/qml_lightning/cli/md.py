@@ -100,7 +100,7 @@ def command(
     plan = RunPlan(steps, output, every, restart_every, resume, replicas)
     plan.check()
     for path in () if resume else plan.trajectories:
-        check_output(path, overwrite)
+        check_output(path, overwrite, [model, structure])
     machine.prepare()
     if machine.device != "cpu" or machine.kernels is not None:
         raise InputError("md runs on the CPU with the best kernels. Leave out --device and --kernels.")

@@ -41,7 +41,7 @@ def command(
     as_json: Json = False,
     debug: Debug = False,
 ) -> None:
-    check_output(output, overwrite)
+    check_output(output, overwrite, equations)
     if len(equations) < 2:
         raise InputError("Give at least two files of equations to add.")
 

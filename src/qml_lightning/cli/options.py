@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 from typer import Argument, Option
 
 from ..errors import InputError
+from ..machine.files import check_output
 from ..machine.memory import bytes_from
 from .screen import warnings_shown
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from ..model.predictor import Predictor
     from ..model.properties import PropertyModel
     from ..model.recipe import Precision
+    from ..training.equations import Equations
 
 Json = Annotated[bool, Option("--json", help="Print one JSON object instead of tables.")]
 Debug = Annotated[bool, Option("--debug", help="On failure, show where in the code it happened.")]
@@ -123,6 +125,15 @@ class DataOptions:
                 baseline=self.baseline,
                 data_folder=self.data_folder,
             )
+
+    def refuse_as_output(self, data: Sequence[str], *outputs: Path | None) -> None:
+        """Raise an InputError if one of these files to write holds some of the data: labels would be lost."""
+        from ..datasets.several import files_of
+
+        inputs = files_of(data)
+        for output in outputs:
+            if output is not None:
+                check_output(output, overwrite=True, inputs=inputs)
 
     def suited_to(self, model: Model) -> DataOptions:
         """These options with the baseline of a model, unless another is given."""
@@ -282,6 +293,16 @@ def load_features(model: Path) -> Potential:
     if not isinstance(potential, Potential):
         raise InputError(f"{model} has explicit kernels and no random features. Use a model that has.")
     return potential
+
+
+def equations_of_model(equations: Path, model: Path, potential: Potential, device: torch.device | str) -> Equations:
+    """Equations in a file; an InputError if they are not those of the model."""
+    from ..training.equations_file import load_equations
+
+    gathered = load_equations(equations, device=device)
+    if difference := potential.basis.difference(gathered.basis):
+        raise InputError(f"{equations} does not hold the equations of {model}: {difference}.")
+    return gathered
 
 
 def spread(command: Callable[..., None]) -> Callable[..., None]:

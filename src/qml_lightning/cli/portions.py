@@ -135,6 +135,11 @@ def held_part(valid: str | None) -> float | None:
     return part
 
 
+def named_data(valid: str | None) -> list[str]:
+    """Source of data that --valid names, if it names one."""
+    return [valid] if valid and held_part(valid) is None else []
+
+
 def check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
     """Print a warning if labels do not seem to belong together; raise an InputError if that is certain.
 

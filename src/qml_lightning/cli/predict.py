@@ -71,7 +71,8 @@ def command(
 ) -> None:
     from ..datasets import writers
 
-    check_output(output, overwrite)
+    check_output(output, overwrite, [model])
+    reading.refuse_as_output(data, output)
     writers.check_ending(output)
     if (properties := load_properties(model)) is not None:
         _properties(properties, data, output, reading, machine, uncertainty, overwrite, as_json)

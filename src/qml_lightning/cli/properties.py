@@ -9,7 +9,7 @@ from typer import Option
 from ..errors import InputError
 from ..machine.files import check_output, write_or_rescue
 from .options import Data, DataOptions, Debug, Json, MachineOptions, MemoryOptions, NewModel, Overwrite, spread
-from .portions import parts_of
+from .portions import named_data, parts_of
 from .recipe_options import RecipeOptions
 from .screen import facts, progress, show, show_json, table, teaching, warnings_shown
 
@@ -72,6 +72,7 @@ def command(
     from ..exact import ExactRecipe
 
     check_output(model, overwrite)
+    reading.refuse_as_output([*data, *named_data(valid)], model)
     if reading.baseline:
         raise InputError("--baseline is for energies. Subtract a baseline of a property in the file, as another key.")
     kinds = _kinds(_listed(properties), _listed(intensive), _listed(dipole))

@@ -61,6 +61,7 @@ def command(
             raise InputError(f"Wanted a name that ends in {ending}, got {path}.")
         if path is not None:
             check_report(path, overwrite=overwrite, further=True)
+            reading.refuse_as_output([*data, str(model)], path)
     known = None if curve is None else read_curve(curve)
     predictor = machine.predictor(model)
     dataset = reading.suited_to(predictor.potential).load(data)

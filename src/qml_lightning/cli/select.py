@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +10,17 @@ from typer import Argument, Option
 
 from ..errors import InputError
 from ..machine.files import check_output
-from .options import DATA_HELP, DataOptions, Debug, Json, MachineOptions, Overwrite, spread
+from .options import (
+    DATA_HELP,
+    DataOptions,
+    Debug,
+    Json,
+    MachineOptions,
+    Overwrite,
+    equations_of_model,
+    load_features,
+    spread,
+)
 from .screen import show, show_json, teaching, warnings_shown
 
 HELP = teaching(
@@ -20,11 +31,14 @@ structure after the other: each next one makes the forces of the whole pool most
 most uncertain structures, and no two are alike. With --criterion determinant, each next one tells most about the
 weights (D-optimal), wherever in the pool that is. Labels of the pool are ignored.
 
+--model takes the equations from the file beside it that has its name and ends in .equations, if --equations names no
+other one, and its ridge and energy weight. Equations of another model are refused.
+
 [bold]Examples[/bold]
 
   qml-lightning train first.extxyz -m model.safetensors \\
       --equations model.equations
-  qml-lightning select trajectory.extxyz -n 20 --equations model.equations \\
+  qml-lightning select trajectory.extxyz -n 20 --model model.safetensors \\
       -o chosen.extxyz
 """
 )
@@ -34,10 +48,16 @@ weights (D-optimal), wherever in the pool that is. Labels of the pool are ignore
 def command(
     pool: Annotated[str, Argument(help=DATA_HELP, metavar="POOL", show_default=False)],
     number: Annotated[int, Option("--number", "-n", min=1, help="Structures to choose.")],
-    equations: Annotated[Path, Option(help="Equations of the model (train --equations).", metavar="FILE")],
     output: Annotated[Path, Option("--output", "-o", help="File to write: .extxyz or .xyz.")],
     reading: DataOptions,
     machine: MachineOptions,
+    model: Annotated[Path | None, Option("--model", "-m", help="A model that `train` wrote.", metavar="FILE")] = None,
+    equations: Annotated[
+        Path | None,
+        Option(
+            help="Its equations (train --equations). By default the file MODEL.equations beside it.", metavar="FILE"
+        ),
+    ] = None,
     criterion: Annotated[
         str, Option(help="variance: make the forces of the pool certain; determinant: make the weights certain.")
     ] = "variance",
@@ -50,13 +70,22 @@ def command(
     from ..study.selection import select
     from ..training.equations_file import load_equations
 
-    check_output(output, overwrite)
+    check_output(output, overwrite, [one for one in (model, equations) if one is not None])
+    reading.refuse_as_output([pool], output)
     if writers.check_ending(output) != ".extxyz":
         raise InputError(f"{output.name}: structures without labels are written as .extxyz or .xyz.")
     device = machine.prepare()
     structures = reading.load(pool, labels="ignored").structures
     with warnings_shown():
-        known, compute = load_equations(equations), Compute(device, machine.kernels)
+        if model is not None:
+            potential = load_features(model)
+            known = equations_of_model(equations or model.with_suffix(".equations"), model, potential, "cpu")
+            known = replace(known, basis=known.basis.with_recipe(potential.recipe))
+        elif equations is not None:
+            known = load_equations(equations)
+        else:
+            raise InputError("Name the model with --model, or its equations with --equations.")
+        compute = Compute(device, machine.kernels)
         found = select(known, structures, number, criterion=criterion, compute=compute)  # type: ignore[arg-type]
     writers.write_extxyz(output, structures.select(list(found.index)), overwrite=overwrite)
     if as_json:

@@ -26,7 +26,7 @@ from .options import (
     spread,
 )
 from .overlap import repeats_note, shared_note
-from .portions import check_labels, evaluate_all, held_part, parts_of, refuse_useless, resumable
+from .portions import check_labels, evaluate_all, held_part, named_data, parts_of, refuse_useless, resumable
 from .recipe_options import RecipeOptions
 from .screen import note, notes, panel, progress, show, show_json, teaching, warnings_shown
 from .tables import choice_table, error_table, metrics_as_json, model_facts, show_plan, symbol
@@ -137,6 +137,8 @@ def command(
     first = own_rank() == 0  # of several processes only the first writes and speaks
     files = _Files(model, report, keep.equations, config, overwrite)
     files.check(plan, first)
+    if first and not plan:
+        reading.refuse_as_output([*data, *named_data(valid)], model, keep.equations, keep.checkpoint, report)
     device = machine.prepare()
     wanted, options = _wanted(files, recipe, keep, machine, memory)
     options |= {"outliers": outliers, "repulsion": repulsion, "committee": committee}

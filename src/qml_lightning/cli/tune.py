@@ -111,6 +111,7 @@ def command(
 ) -> None:
     # check all inputs before the work begins
     check_output(output, overwrite)
+    reading.refuse_as_output(data, output, options.journal, figure)
     journal = check_output(options.journal or output.with_name(output.name + ".journal"), overwrite=True)
     if figure is not None:
         from ..report.style import check_figure

@@ -22,6 +22,7 @@ from .options import (
     ModelFile,
     Overwrite,
     Repeated,
+    equations_of_model,
     load_features,
     spread,
 )
@@ -118,11 +119,9 @@ def _changed(recipe: Recipe, ridge: float | None, energy_weight: float | None, p
 
 def _equations_of(model: Path, earlier: Potential, path: Path, device: torch.device) -> Equations:
     """The equations in a file; an InputError if they are not those of the model."""
-    from ..training.equations_file import header_of, load_equations
+    from ..training.equations_file import header_of
 
-    equations = load_equations(path, device=device)
-    if difference := earlier.basis.difference(equations.basis):
-        raise InputError(f"{path} does not hold the equations of {model}: {difference}.")
+    equations = equations_of_model(path, model, earlier, device)
     with of_file(path):  # what is told at the end: nothing is written if it cannot be told
         equations_facts("", header_of(equations))
     return equations
@@ -154,8 +153,9 @@ def command(
 
     data = data or None  # typer gives an empty list
     target = output or model
-    check_output(target, overwrite or output is None)
+    check_output(target, overwrite or output is None, [equations])
     if data is not None:
+        reading.refuse_as_output(data, target, equations)
         check_output(equations, overwrite=equations.exists())
         sweep_up_together([equations, target])
     device, started = machine.prepare(), time.perf_counter()

@@ -24,7 +24,7 @@ from .doubts import DataWarning, look_at, states_that_vary
 from .entries import Download
 from .frames import content_of_atoms, read_frames
 from .npz import read_npz
-from .unit_hints import doubt_about_ev, likely_units, unit_hint, unusual_length
+from .unit_hints import doubt_about_ev, doubt_about_lengths, likely_units, unit_hint, unusual_length
 
 if TYPE_CHECKING:
     from ase import Atoms
@@ -317,7 +317,7 @@ def _units(
             raise InputError(f"{name} does not say its unit of length, and {unusual} Add --length-unit Bohr, nm or Å.")
         notes = ("the file does not state its unit of length: Å is assumed",)
     if default is not None and not units.keys() & {"energy", "length", "force"}:
-        doubt = doubt_about_ev(content)
+        doubt = doubt_about_lengths(content) or doubt_about_ev(content)
         if doubt:
             warnings.warn(DataWarning(f"{name} {doubt}"), stacklevel=3)
     default = default or catalogue.EV

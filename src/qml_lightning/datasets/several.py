@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Literal, TypedDict, Unpack
@@ -98,6 +98,11 @@ def expanded(source: Path_) -> list[str]:
         return [text]
     after = (f":{given.split}" if given.split else "") + (f"@{given.slice_text}" if given.slice_text else "")
     return [file + after for file in found]
+
+
+def files_of(sources: Iterable[Path_]) -> list[Path]:
+    """Files that these sources name. Those of public sets are not among them."""
+    return [Path(address(file).target).expanduser() for one in sources for file in expanded(one)]
 
 
 def _plain(name: str) -> str:

@@ -141,6 +141,17 @@ def doubt_about_ev(content: Content) -> str:
     )
 
 
+def doubt_about_lengths(content: Content) -> str:
+    """Sentence about coordinates that were read in Å, and look like Bohr; empty if they do not."""
+    lengths = bonds_to_hydrogen(content, n_frames=20).length
+    unusual = unusual_length(content)
+    # most bonds, not the median alone: hydrogen may be far from all else
+    if "Bohr" not in unusual or np.percentile(lengths, 90) > 1.4 * np.median(lengths):
+        return ""
+    energy = " --energy-unit Hartree" if content.labelled else ""
+    return f"is read in eV and Å, as is usual for its format, but {unusual} Try --length-unit Bohr{energy}."
+
+
 def unusual_length(content: Content) -> str:
     """Sentence about X–H bonds that are too long or too short for Å; empty if they are usual."""
     lengths = bonds_to_hydrogen(content, n_frames=20).length

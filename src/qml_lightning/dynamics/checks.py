@@ -12,6 +12,8 @@ from ase import Atoms, units
 from ase.data import chemical_symbols, covalent_radii
 from ase.md.verlet import VelocityVerlet
 
+from ..atoms.structures import structures_from_ase
+from ..model.crowding_fit import lattices
 from ..model.repulsion import OUTER
 from .ensembles import first_velocities
 from .watch import Unphysical, Watch
@@ -26,6 +28,7 @@ HOLE = 1.0  # eV: two atoms alone are no structure of the data, and may attract 
 SHORTEST_BOND = 0.75
 BARRIER = 10.0  # eV per atom: what lies behind it is not reached by stretching
 COMPRESSED, STRETCHED = np.arange(1.0, 0.29, -0.02), np.arange(1.0, 1.51, 0.05)  # scales
+LATTICE = 0.85  # scale above which a lattice of the same element may be at equilibrium: silicon has 0.89
 EQUILIBRIUM = 0.9  # scale above which a structure may still gain energy: it need not be relaxed
 FALL = 0.1  # eV per atom that the energy may fall on compression
 GRADIENT = 1e-5  # relative difference of forces and stress from finite differences that rounding explains
@@ -51,7 +54,7 @@ def check_model(model: Model, atoms: Atoms | None = None) -> list[Finding]:
 
     found = [_dimer(model, energy, *pair) for pair in combinations_with_replacement(model.elements, 2)]
     if atoms is not None:
-        found += [_compressed(atoms, energy), _stretched(atoms, energy)]
+        found += [_compressed(atoms, energy), *_lattices(atoms, energy), _stretched(atoms, energy)]
         found += [_gradients(model, atoms), _conservation(model, atoms)]
     return found
 
@@ -114,6 +117,25 @@ def _compressed(atoms: Atoms, energy: Callable[[Atoms], float]) -> Finding:
         return Finding("compressed", True, rises if deepest < 0.01 else f"{rises}, but for a fall of {deepest:.2g}")
     below = f", {curve[begin] - curve.min():.3g} below the structure" if curve.min() < curve[begin] else ""
     return Finding("compressed", False, f"falls by {deepest:.3g} eV/atom to a hole at a scale of {at:.2f}{below}")
+
+
+def _lattices(atoms: Atoms, energy: Callable[[Atoms], float]) -> list[Finding]:
+    """Simple lattices of a crystal of one element, from its volume per atom on: the energy must rise."""
+    found = []
+    for kind, crystal in lattices(structures_from_ase(atoms)).items():
+        name = f"compressed {kind}"
+        curve = _scaled(crystal, energy, COMPRESSED)
+        begin = int(curve[COMPRESSED > LATTICE].argmin())
+        falls = np.maximum.accumulate(curve[begin:]) - curve[begin:]
+        deepest, at = float(falls.max()), float(COMPRESSED[begin:][falls.argmax()])
+        below = energy(atoms) / len(atoms) - float(curve[begin])
+        if below > HOLE:
+            found.append(Finding(name, False, f"{below:.3g} eV/atom below the structure"))
+        elif deepest > HOLE:  # they are no structures of the data either
+            found.append(Finding(name, False, f"falls by {deepest:.3g} eV/atom to a hole at a scale of {at:.2f}"))
+        else:
+            found.append(Finding(name, True, f"rises by {curve.max() - curve[begin]:.3g} eV/atom"))
+    return found
 
 
 def _shortest(atoms: Atoms) -> float:

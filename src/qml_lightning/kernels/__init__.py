@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -26,6 +28,9 @@ __all__ = [
     "BACKENDS", "Angular", "DensityArguments", "FCHL19Arguments", "FeatureMap", "Kernels", "PredictorModel",
     "RepresentationArguments", "Sums", "WholePath", "kernels_for", "sums_in_pairs",
 ]  # fmt: skip
+
+# Version of Triton whose compiler takes the kernels (3.3 stops with errors), and the compute capability that it serves.
+OLDEST_TRITON, OLDEST_CAPABILITY = (3, 4), (7, 5)
 
 
 @dataclass(frozen=True)
@@ -71,9 +76,28 @@ def _why_not_triton(device: torch.device, dtype: torch.dtype) -> str | None:
         return "they are compiled and tested for CUDA devices."
     if device.type == "cuda" and not torch.cuda.is_available():
         return "torch sees no CUDA device."
+    if device.type == "cuda" and (there := torch.cuda.get_device_capability(device)) < OLDEST_CAPABILITY:
+        return (
+            f"Triton compiles for compute capability {_dotted(OLDEST_CAPABILITY)} and later, and this GPU has "
+            f"{_dotted(there)}."
+        )
     if importlib.util.find_spec("triton") is None:
         return 'Triton is not installed. Use pip install "qml-lightning[gpu]".'
+    if (found := importlib.import_module("triton").__version__) and _numbers(found) < OLDEST_TRITON:
+        return (
+            f"they need Triton {_dotted(OLDEST_TRITON)} or later, and {found} is installed. Use pip install "
+            '--upgrade "qml-lightning[gpu]".'
+        )
     return None
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """(3, 4) of "3.4.0+git1234"."""
+    return tuple(int(one) for one in re.findall(r"\d+", version)[:2])
+
+
+def _dotted(numbers: tuple[int, ...]) -> str:
+    return ".".join(map(str, numbers))
 
 
 def _why_not_reference(device: torch.device, dtype: torch.dtype) -> str | None:

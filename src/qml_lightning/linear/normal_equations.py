@@ -15,7 +15,8 @@ from .compensated import Accumulation, add_compensated
 # Rows of the Gram matrix in one tile of a file, or of a pass over its lower triangle.
 GRAM_TILE = 1024
 # Size of the blocks on the diagonal that are formed whole: half of each is wasted, but smaller ones run slower.
-DIAGONAL = 256
+# Products of 256 columns would leave most of a large GPU idle.
+DIAGONAL = {"cpu": 256, "cuda": 1024}
 # Rows that wait for one product, in bytes: each product reads and writes the whole triangle, so rows come in bulk.
 BUFFER_BYTES = 512 * 1024**2
 
@@ -277,7 +278,7 @@ def add_product(gram: Tensor, rows: Tensor, weight: float) -> None:
     if left := gram.shape[1] - n:
         gram[:, :left].addmm_(rows[:, left:].T, rows[:, :left], alpha=weight)
         gram, rows = gram[:, left:], rows[:, left:]
-    if n <= DIAGONAL:
+    if n <= DIAGONAL.get(gram.device.type, DIAGONAL["cpu"]):
         gram.addmm_(rows.T, rows, alpha=weight)
         return
     half = -(-n // 128) * 64  # where cache lines begin

@@ -36,7 +36,8 @@ class Calibration:
     power: float = 1.0
 
     def deviation(self, variance: Tensor) -> Tensor:
-        return (self.scale**2 * variance**self.power + self.noise**2).sqrt()
+        raised = variance if self.power == 1 else variance**self.power
+        return (self.scale**2 * raised + self.noise**2).sqrt()
 
 
 def drawn(factor: Tensor, n: int, seed: int) -> Tensor:
@@ -61,7 +62,7 @@ def left_out_members(factor: Tensor, rows: Tensor, deviations: Tensor, groups: S
     are all that a prediction has, and their errors by chance are alike for many rows. Calibration must see them.
     """
     out = rows @ deviations.T
-    for group in groups:
+    for group in (one.to(rows.device) for one in groups):
         hat = _hat(factor, rows[group])
         value, vector = torch.linalg.eigh(_one(hat) - hat)
         root = value.clamp_min(torch.finfo(hat.dtype).eps).rsqrt()
@@ -72,7 +73,7 @@ def left_out_members(factor: Tensor, rows: Tensor, deviations: Tensor, groups: S
 def left_out_residuals(factor: Tensor, rows: Tensor, residuals: Tensor, groups: Sequence[Tensor]) -> Tensor:
     """Residuals of the rows of each group by the model without that group: (1 − H)⁻¹ residuals, (rows,)."""
     out = torch.empty_like(residuals)
-    for group in groups:
+    for group in (one.to(rows.device) for one in groups):
         hat = _hat(factor, rows[group])
         out[group] = torch.linalg.solve(_one(hat) - hat, residuals[group])
     return out

@@ -81,12 +81,13 @@ def left_out(factor: Tensor, dual: Tensor, groups: Sequence[Tensor]) -> Tensor:
     With the matrix of all rows K = UᵀU (U in the upper triangle of `factor`) and β = K⁻¹ y (`dual`), they are
     ((K⁻¹)_gg)⁻¹ β_g. That takes a substitution for each row, and no factorisation.
     """
+    groups = [group.to(factor.device) for group in groups]
     at_once, left = max(1, BLOCK // max(map(len, groups))), []
     for k in range(0, len(groups), at_once):
         some = groups[k : k + at_once]
-        rows = torch.cat(list(some))
+        rows = torch.cat(some)
         unit = torch.zeros(len(factor), len(rows), dtype=factor.dtype, device=factor.device)
-        unit[rows, torch.arange(len(rows))] = 1.0
+        unit[rows, torch.arange(len(rows), device=factor.device)] = 1.0
         halves = torch.linalg.solve_triangular(factor.T, unit, upper=False).split([len(group) for group in some], 1)
         left += [torch.linalg.solve(half.T @ half, dual[group]) for half, group in zip(halves, some, strict=True)]
     return torch.cat(left)

@@ -11,7 +11,7 @@ import re
 import secrets
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from ..errors import InputError, ResourceError
@@ -31,10 +31,13 @@ def sha256(path: str | os.PathLike[str]) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
+def check_output(
+    path: str | os.PathLike[str], overwrite: bool = False, inputs: Iterable[str | os.PathLike[str]] = ()
+) -> Path:
     """Path to write to, with links followed; an InputError if writing there would fail or destroy something.
 
-    Call it before any work: a long fit must not end at a folder that cannot be written.
+    Call it before any work: a long fit must not end at a folder that cannot be written. A file of `inputs` is never
+    replaced, whatever `overwrite` says.
     """
     given = Path(path).expanduser()
     path = Path(os.path.realpath(given))
@@ -42,6 +45,10 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
         raise InputError(f"{given} is a folder. Give the name of a file in it, such as {given / 'model.safetensors'}.")
     if path.exists() and not path.is_file():
         raise InputError(f"{given} is a device or a pipe, not a file. Files are written whole and then moved in place.")
+    if path.exists() and any(_same_file(path, one) for one in inputs):
+        raise InputError(
+            f"{given} is read by this command, and would be replaced by its output. Give the output another name."
+        )
     if path.exists() and not overwrite:
         raise InputError(f"{given} exists and is not overwritten. Choose another name, or ask for --overwrite.")
     if path.exists():
@@ -55,6 +62,13 @@ def check_output(path: str | os.PathLike[str], overwrite: bool = False) -> Path:
     except OSError as error:
         raise InputError(f"Cannot write in the folder {path.parent}: {error.strerror}. Choose another one.") from error
     return path
+
+
+def _same_file(path: Path, other: str | os.PathLike[str]) -> bool:
+    try:
+        return os.path.samefile(path, Path(other).expanduser())
+    except (OSError, RuntimeError, ValueError):  # it is no file
+        return False
 
 
 @contextlib.contextmanager

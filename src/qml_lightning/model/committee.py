@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -32,6 +34,7 @@ class Committee:
     force_members: int  # those whose forces are computed, the first ones
     size_exponent: float = 0.0  # the noise of an energy grows with the number of atoms to this power
     calibrations: Mapping[str, Calibration] = field(default_factory=dict)  # of "energies" and "forces"
+    of_elements: Mapping[int, Calibration] = field(default_factory=dict)  # of forces, by atomic number; some or none
 
     def __len__(self) -> int:
         return len(self.deviations)
@@ -39,32 +42,57 @@ class Committee:
     def header(self) -> dict[str, Any]:
         """Entries of the header of a model file."""
         of_kinds = {kind: asdict(calibration) for kind, calibration in self.calibrations.items()}
-        about = {"members": len(self), "force_members": self.force_members, "n_features": self.n_features}
-        return {**about, "size_exponent": self.size_exponent, "calibrations": of_kinds}
+        about: dict[str, Any] = {
+            "members": len(self),
+            "force_members": self.force_members,
+            "n_features": self.n_features,
+        }
+        about |= {"size_exponent": self.size_exponent, "calibrations": of_kinds}
+        return {**about, "of_elements": {str(z): asdict(one) for z, one in self.of_elements.items()}}
 
     @classmethod
     def from_header(cls, header: Mapping[str, Any], deviations: Tensor) -> Committee:
         """The committee of a model file."""
-        calibrations = {
-            # older files have no power
-            kind: Calibration(float(values["scale"]), float(values["noise"]), float(values.get("power", 1.0)))
-            for kind, values in header["calibrations"].items()
-        }
+        calibrations = {kind: _calibration(values) for kind, values in header["calibrations"].items()}
+        # older files have one for all elements
+        of_elements = {int(z): _calibration(values) for z, values in header.get("of_elements", {}).items()}
         exponent = float(header["size_exponent"])
-        return cls(deviations, header["n_features"], header["force_members"], exponent, calibrations)
+        return cls(deviations, header["n_features"], header["force_members"], exponent, calibrations, of_elements)
 
     def of_energies(self, members: Tensor, counts: Tensor) -> Tensor:
         """Standard deviations of energies from those of members, (members, structures) → (structures,) in eV."""
-        calibration, size = self.calibrations["energies"], counts.double() ** self.size_exponent
-        return size * calibration.deviation((members / size).square().mean(0))
+        calibration, variance = self.calibrations["energies"], members.square().mean(0)
+        if not self.size_exponent:
+            return calibration.deviation(variance)
+        size = counts.double() ** self.size_exponent
+        return size * calibration.deviation(variance / size**2)
 
     def of_atom_energies(self, members: Tensor) -> Tensor:
         """Standard deviations of atomic energies, (members, atoms) → (atoms,) in eV, without noise of labels."""
-        return self.calibrations["energies"].scale * members.square().mean(0).sqrt()
+        length: Tensor = torch.linalg.vector_norm(members, dim=0)
+        return length * (self.calibrations["energies"].scale / math.sqrt(len(members)))
 
-    def of_forces(self, members: Tensor) -> Tensor:
-        """Standard deviation of each component of a force, (members, atoms, 3) → (atoms,) in eV/Å."""
-        return self.calibrations["forces"].deviation(members.square().mean((0, 2)))
+    def of_forces(self, members: Tensor, numbers: Tensor) -> Tensor:
+        """Standard deviation of each component of a force, (members, atoms, 3) → (atoms,) in eV/Å.
+
+        `numbers`: atomic numbers of the atoms. An element without a calibration of its own has that of all.
+        """
+        squared_scale, power, squared_noise = self._of_numbers.to(members.device)[:, numbers]
+        variance = members.square().mean((0, 2))
+        return variance.pow_(power).mul_(squared_scale).add_(squared_noise).sqrt_()
+
+    @cached_property
+    def _of_numbers(self) -> Tensor:
+        """Squared scale, power and squared noise of forces by atomic number, (3, 119): few operations for few atoms."""
+        each = [self.of_elements.get(z, self.calibrations["forces"]) for z in range(119)]
+        return torch.tensor(
+            [[one.scale**2, one.power, one.noise**2] for one in each], dtype=torch.float64
+        ).T.contiguous()
+
+
+def _calibration(values: Mapping[str, Any]) -> Calibration:
+    # older files have no power
+    return Calibration(float(values["scale"]), float(values["noise"]), float(values.get("power", 1.0)))
 
 
 def committee_features(n_features: int, rank: int) -> int:

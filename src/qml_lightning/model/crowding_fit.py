@@ -1,23 +1,28 @@
 """Compression of training structures: from which crowding on atoms must repel each other, so that energies rise.
 
-A few training structures are scaled down. Beyond the data, where an atom is more crowded than any of its element in
-the training set, the energy must rise with every step. The onset of the repulsion is put as far from the data as that
-allows, so that structures a little denser than the data keep their learnt energies.
+A few training structures are scaled down; in data of one element also the simple cubic, body-centred and face-centred
+lattices, where silicon had holes although its training structures had none. Beyond the data, where an atom is more
+crowded than any of its element in the training set, the energy must rise with every step. The onset of the repulsion is
+put as far from the data as that allows, so that structures a little denser than the data keep their learnt energies.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from ..atoms.neighbours import element_indices, pairs_within
-from ..atoms.structures import Structures
+from ..atoms.structures import Structures, structures_from_ase
 from .crowding import WIDTH, Crowding
 from .potential import Potential
 from .repulsion import Repulsion
+
+if TYPE_CHECKING:
+    from ase import Atoms
 
 # Onsets relative to the greatest crowding in the data, from the one that leaves most alone, and the greatest strength
 # that is taken with each, in eV, if learnt energies can be trusted there. Test sets are up to 1.2 times as crowded as
@@ -27,6 +32,7 @@ MARGINS = {2.0: 10000.0, 1.6: 10000.0, 1.3: 10000.0, 1.2: 10000.0, 1.1: 300.0, 1
 STRENGTHS = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0)
 UNTOUCHED = 1.2  # margin from which such test sets are left alone: if no pair holds, one of these is taken
 TRIED, CANDIDATES = 8, 64  # structures that are compressed, and from which that of lowest energy is taken
+LATTICES = {"sc": 1, "bcc": 2, "fcc": 4}  # atoms of a cubic cell
 MOST_ATOMS = 300  # of a structure to compress, where there are smaller ones
 STEP, LAST = 0.02, 0.3  # scales
 FALL = 0.01  # eV per atom that rounding and a coarse grid may explain
@@ -100,7 +106,21 @@ def _paths(potential: Potential, structures: Structures, reaching: Crowding, mos
     lowest = (predictor.predict(part, forces=False).energies / part.counts).argmin()
     spread = torch.linspace(0, len(candidates) - 1, min(TRIED - 1, len(candidates))).round().long()
     chosen = candidates[torch.cat([lowest[None], spread]).unique()]
-    return [_path(potential, structures.select(one[None]), reaching, most) for one in chosen]
+    starts = [structures.select(one[None]) for one in chosen]
+    starts += [structures_from_ase(one) for one in lattices(structures).values()]
+    return [_path(potential, one, reaching, most) for one in starts]
+
+
+def lattices(structures: Structures) -> dict[str, Atoms]:
+    """Name → simple lattice, at the largest volume per atom of crystals of one element; none for other structures."""
+    from ase.build import bulk
+    from ase.data import chemical_symbols
+
+    elements, whole = structures.numbers.unique(), structures.periodic.all(1)
+    if len(elements) > 1 or not bool(whole.any()):
+        return {}
+    volume, symbol = float((structures.volumes / structures.counts)[whole].max()), chemical_symbols[int(elements[0])]
+    return {name: bulk(symbol, name, a=(n * volume) ** (1 / 3)) for name, n in LATTICES.items()}
 
 
 def _path(potential: Potential, structure: Structures, reaching: Crowding, most: Tensor) -> Path:

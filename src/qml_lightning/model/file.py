@@ -149,9 +149,10 @@ def read_committee(header: Mapping[str, Any], file: Any, basis: Basis) -> Commit
         raise KeyError("committee with members and features of its maps")
     shape = (members, replace(features, n_features=n_features).n_weights(len(basis.elements)))
     committee = Committee.from_header(about, read_tensor(file, COMMITTEE, shape).double())
-    numbers = [number for one in committee.calibrations.values() for number in (one.scale, one.noise)]
+    every = [*committee.calibrations.values(), *committee.of_elements.values()]
+    numbers = [number for one in every for number in (one.scale, one.noise)]
     sound = all(0 <= number < LARGEST_DEVIATION for number in numbers) and math.isfinite(committee.size_exponent)
-    sound = sound and all(0 < one.power <= 1 for one in committee.calibrations.values())
+    sound = sound and all(0 < one.power <= 1 for one in every)
     if {*committee.calibrations} != {"energies", "forces"} or not sound:
         raise KeyError("committee with calibrations of energies and forces")
     return committee

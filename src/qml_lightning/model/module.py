@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..atoms.structures import Structures, checked, in_reach, offsets_from_counts
 from ..errors import InputError
-from ..machine.row_sums import add_rows
+from ..machine.row_sums import add_sorted_rows
 from ..machine.transfers import on_host, sent
 
 if TYPE_CHECKING:
@@ -97,10 +97,11 @@ def with_gradients(
     """Energies, and their gradients by positions and by cells, where these are.
 
     Positions stay on the device of the predictor, and so does all that follows from them. The host needs to know the
-    rest, and waits for it once.
+    rest, and waits for it once; inputs may be on different devices.
     """
     there = positions.double().to(predictor.basis.device).contiguous()
-    known = on_host((numbers, batch, cells, periodic, in_reach(there).all()))
+    rest = [sent(one, there.device) for one in (numbers, batch, cells, periodic)]
+    known = on_host((*rest, in_reach(there).all()))
     structures = _structures(there, *known)
     found = predictor.predict_there(structures, forces=True, stress=structures.has_volume)
     assert found.forces is not None
@@ -137,7 +138,7 @@ def _by_cell(structures: Structures, gradient: Tensor, stress: Tensor) -> Tensor
     A strain moves both: virial = cellᵀ · gradient by cell + Σ position ⊗ gradient by position.
     """
     owner, volumes = (sent(one, gradient.device) for one in (structures.structure_of_atom, structures.volumes))
-    moved = add_rows(torch.zeros_like(stress), owner, structures.positions[:, :, None] * gradient[:, None, :])
+    moved = add_sorted_rows(torch.zeros_like(stress), owner, structures.positions[:, :, None] * gradient[:, None, :])
     rest = torch.where(volumes.isfinite()[:, None, None], stress * volumes[:, None, None] - moved, 0.0)
     # cells are on the host: a device would make it wait for their inverses
     inverse = torch.linalg.pinv(structures.cells.transpose(1, 2)) * structures.periodic[:, :, None]
@@ -175,8 +176,8 @@ def _kept(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None
 
 def _backward(context: Any, energies: Tensor, gradient: Tensor, by_cell: Tensor) -> tuple[Tensor | None, ...]:
     batch, positions_slope, cells_slope = context.saved_tensors
-    by_position = _once(positions_slope) * energies[batch][:, None].to(positions_slope.dtype)
-    return by_position, _once(cells_slope) * energies[:, None, None].to(cells_slope.dtype), None, None, None, None
+    by_position = _once(positions_slope) * energies[batch.to(energies.device)][:, None].to(positions_slope)
+    return by_position, _once(cells_slope) * energies[:, None, None].to(cells_slope), None, None, None, None
 
 
 _once.register_autograd(_refused)

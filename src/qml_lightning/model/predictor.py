@@ -16,7 +16,7 @@ from ..atoms.structures import Structures, structures_from_ase
 from ..errors import InputError
 from ..kernels import WholePath
 from ..machine.display import facts_html, one_line
-from ..machine.row_sums import add_rows
+from ..machine.row_sums import add_rows, add_sorted_rows
 from ..machine.transfers import sent
 from .basis import ReadyBasis
 from .batch_environments import LocalModel, Surroundings
@@ -229,14 +229,15 @@ class Predictor:
         """
         committee = self.potential.committee
         assert committee is not None
-        total = energies.new_zeros(len(structures), len(energies))
-        add_rows(total, structures.structure_of_atom, energies.T)
-        return replace(
-            made,
-            energy_uncertainty=committee.of_energies(total.T, structures.counts),
-            atom_energy_uncertainty=committee.of_atom_energies(energies),
-            force_uncertainty=None if forces is None else committee.of_forces(forces),
-        )
+        if len(structures) == 1:  # as in dynamics: indices would take three times as long as the sum
+            total = energies.sum(1, keepdim=True)
+        else:
+            rows = energies.new_zeros(len(structures), len(energies))
+            add_sorted_rows(rows, structures.structure_of_atom, energies.T)
+            total = rows.T
+        of_forces = None if forces is None else committee.of_forces(forces, structures.numbers)
+        told = committee.of_energies(total, structures.counts), committee.of_atom_energies(energies), of_forces
+        return Prediction(made.energies, made.atom_energies, made.forces, made.stress, *told)
 
     def _kept_pairs(self, structures: Structures) -> Pairs:
         if self._pairs is None or not self._pairs.serve(structures):
@@ -263,7 +264,7 @@ class Predictor:
             add_rows(atom_energies, pairs.centre[close.which], close.energy)
         if crowded is not None:
             atom_energies += crowded.energy
-        energies = add_rows(atom_energies.new_zeros(len(structures)), here.structure_of_atom, atom_energies)
+        energies = add_sorted_rows(atom_energies.new_zeros(len(structures)), here.structure_of_atom, atom_energies)
         made = Prediction(energies, atom_energies)
         if gradients:
             made = replace(
@@ -318,6 +319,6 @@ def forces_from(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tenso
 def stress_from(structures: Structures, pairs: Pairs, gradient: Tensor) -> Tensor:
     """Derivative of the energy by strain over the volume, symmetric, (structures, 3, 3)."""
     outer = pairs.vector[:, :, None] * gradient[:, None, :]
-    owner = structures.structure_of_atom[pairs.centre]
-    virial = add_rows(gradient.new_zeros(len(structures), 3, 3), owner, outer)
+    of_atoms = add_rows(gradient.new_zeros(structures.n_atoms, 3, 3), pairs.centre, outer)
+    virial = add_sorted_rows(gradient.new_zeros(len(structures), 3, 3), structures.structure_of_atom, of_atoms)
     return 0.5 * (virial + virial.transpose(1, 2)) / structures.volumes[:, None, None]

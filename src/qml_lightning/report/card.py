@@ -76,8 +76,10 @@ def _committee(about: dict[str, Any] | None) -> str:
     if about is None:
         return ""
     noise, units = about["calibrations"], {"energies": "meV per √atom", "forces": "meV/Å"}
-    least = [f"{1000 * noise[kind]['noise']:.2g} {unit} ({kind})" for kind, unit in units.items()
-             if noise[kind]["noise"] > 0]  # fmt: skip
+    smallest = {kind: noise[kind]["noise"] for kind in units}
+    if of_elements := about.get("of_elements"):  # of forces
+        smallest["forces"] = min(one["noise"] for one in of_elements.values())
+    least = [f"{1000 * smallest[kind]:.2g} {unit} ({kind})" for kind, unit in units.items() if smallest[kind] > 0]
     at_least = f"; the smallest uncertainties are {' and '.join(least)}" if least else ""
     return f"{about['members']} members, for uncertainties{at_least}"
 

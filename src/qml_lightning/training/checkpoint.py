@@ -31,7 +31,7 @@ from .outputs import SECONDS, Keep
 from .plan import SolverName
 from .problem import Problem
 
-RESTART, RESTART_VERSION = "qml_lightning_iteration", 5
+RESTART, RESTART_VERSION = "qml_lightning_iteration", 6
 # Tensors of an iteration: single vectors, and those with one vector for each step of the window.
 VECTORS, WINDOWS = ("base", "residual", "left"), ("directions", "images", "products", "triangle")
 
@@ -159,6 +159,8 @@ def _iteration_difference(theirs: Mapping[str, Any], mine: Mapping[str, Any]) ->
         return "the recipe is another one"
     if theirs["data"] != mine["data"]:
         return "the structures or their labels are others"
+    if theirs["held_out_structures"] != mine["held_out_structures"]:
+        return "other structures are held out, as only one of the two has a committee"
     return "" if theirs["basis"] == mine["basis"] else "the basis is another one"
 
 

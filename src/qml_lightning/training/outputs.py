@@ -11,6 +11,9 @@ from ..machine.files import check_output
 
 # Seconds between two checkpoints: so much work is lost at most, and writing takes little of it.
 SECONDS = 180.0
+# Fewest structures that calibrate a committee: a standard deviation from so few is uncertain by a quarter. Rather so
+# many, if they are no more than this part of all.
+FEWEST_STRUCTURES, BETTER_STRUCTURES, BETTER_PART = 10, 30, 0.1
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,23 @@ class Keep:
                     "(resume=True), or delete it to begin anew."
                 )
         return replace(self, checkpoint=checkpoint)
+
+    def held_out(self, n: int, part: float) -> int:
+        """Structures of `n` that an iteration holds out: this part of them, and more if they calibrate a committee.
+
+        An InputError if fewer would be left to learn from than to calibrate with.
+        """
+        wanted = min(n - 1, round(part * n))
+        if not self.committee:
+            return wanted
+        wanted = max(wanted, FEWEST_STRUCTURES, min(BETTER_STRUCTURES, round(BETTER_PART * n)))
+        if n < wanted + FEWEST_STRUCTURES:
+            raise InputError(
+                f"The uncertainties of an iterative fit are calibrated on {wanted} structures that are held out, and "
+                f"{FEWEST_STRUCTURES} or more must be left to learn from: got {n} in all. Use more structures, or the "
+                "direct solver."
+            )
+        return wanted
 
     def remove_checkpoint(self) -> None:
         """Delete the checkpoint of a fit that has ended."""

@@ -126,6 +126,12 @@ def _plan_of(problem: Problem, recipe: Recipe, compute: Compute | None, keep: Ke
     costs = _costs(problem, recipe, compute, n_weights)
     wanted, method = wanted_of(recipe, compute, keep), recipe.solver.method
     excluded = {name: why for name in costs if (why := _exclusion(name, wanted))}
+    try:
+        keep.held_out(len(problem.structures), recipe.solver.held_out)
+    except InputError as few:
+        if method == "iterative":
+            raise
+        excluded["iterative"] = str(few)
     own = compute.device_room is not None  # the device has a memory of its own
     memory = "the memory of the device" if own else f"memory{' within the limit' if compute.memory.limit else ''}"
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, NamedTuple
 
+import torch
 import triton
 from torch import Tensor
 from triton import language as tl
@@ -26,21 +28,30 @@ class Map(NamedTuple):
     signs: Any
     row_scale: Any
     matrix: Any
+    amplitude: Any
     n: Any  # frequencies
     RANK: Any
     WIDTH: Any  # rank, padded to a power of two
     TILE: Any  # frequencies of a tile
     TRANSFORMS: Any  # Hadamard transforms; 0: a dense matrix
     PAIRED: Any
-    AMPLITUDE: Any
 
 
 def map_arguments(f: FeatureMap) -> Map:
     """Arguments of a kernel for the map `f`. A tile of SORF is one block: the output of one chain of transforms."""
     width = padded(f.rank, least=1 if f.n_transforms else DENSE_CHUNK.value)
     tile = width if f.n_transforms else DENSE_TILE
-    constants = (f.rank, width, tile, f.n_transforms, f.paired, f.amplitude)
-    return Map(f.phases, f.signs, f.row_scale, f.matrix, f.n_frequencies, *(constant(one) for one in constants))
+    constants = (f.rank, width, tile, f.n_transforms, f.paired)
+    # a number in memory: as a part of the code it would have every kernel compiled again for each number of features
+    amplitude = _on_device(f.amplitude, f.phases.device)
+    given = f.phases, f.signs, f.row_scale, f.matrix, amplitude, f.n_frequencies
+    return Map(*given, *(constant(one) for one in constants))
+
+
+@lru_cache(maxsize=64)
+def _on_device(value: float, device: torch.device) -> Tensor:
+    """A number as float64, (1,); it is written there, and nothing waits for it."""
+    return torch.full((1,), value, dtype=torch.float64, device=device)
 
 
 def atoms_of_tile(f: FeatureMap) -> int:
@@ -173,6 +184,12 @@ def linear_transposed(f, y, tile, ROWS: tl.constexpr):
             sign = tl.load(f.signs + (tile * f.TRANSFORMS + f.TRANSFORMS - 1 - i) * f.WIDTH + column)
             y = hadamard(y, ROWS, f.WIDTH) * sign.to(y.dtype)[None, :]
         return y
+
+
+@triton.jit
+def amplitude_of(f, like):
+    """Amplitude of the features, in the precision of `like`."""
+    return tl.load(f.amplitude).to(like)
 
 
 @triton.jit

@@ -17,6 +17,7 @@ from triton.runtime.jit import JITFunction, create_function_from_signature
 
 from ...errors import InputError
 from .launch import Launch
+from .launch import options as asked
 
 # Shared memory that one program can have, in bytes (CUDA programming guide, technical specifications).
 SHARED_MEMORY = {80: 163 * 1024, 86: 99 * 1024, 90: 227 * 1024, 100: 227 * 1024, 120: 99 * 1024}
@@ -64,7 +65,7 @@ def compiled(launch: Launch, architecture: int) -> Compiled:
         raise InputError("Kernels cannot be compiled while TRITON_INTERPRET=1 interprets them. Unset it.")
     target = GPUTarget("cuda", architecture, 32)
     backend = make_backend(target)
-    given = {**launch.constants, "num_warps": launch.warps}
+    given = {**launch.constants, **asked(launch.warps)}
     bind = create_function_from_signature(kernel.signature, kernel.params, backend)
     options, signature, constants, attributes = kernel._pack_args(backend, given, *bind(*launch.arguments, **given))
     source = ASTSource(kernel, signature, constants, attributes)

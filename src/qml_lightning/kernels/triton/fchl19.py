@@ -18,11 +18,14 @@ from .geometry import Pairs, centres_of_pairs, direction_of, dot3, element_at, p
 from .launch import launch, registers
 
 # Neighbours of a block and warps of its program. With one warp a thread has a triple of its own, where more of them all
-# compute the same angles. In float64 registers do not hold so much of derivatives without spilling any.
+# compute the same angles. In float64, and with more angular functions, registers do not hold so much of derivatives
+# without spilling any.
 VALUES = (32, 1)
 PULLBACK = {torch.float32: (32, 1), torch.float64: (32, 4)}
 JACOBIAN = {torch.float32: (32, 1), torch.float64: (8, 4)}
-FEW_ANGULAR = 4  # functions for which float32 numbers fit into one warp
+FEW_ANGULAR = 4  # functions for which these sizes do; with more of them:
+PULLBACK_OF_MANY = {torch.float32: (32, 4), torch.float64: (16, 4)}
+JACOBIAN_OF_MANY = {torch.float32: (8, 1), torch.float64: (4, 4)}
 
 
 def _arguments(p: FCHL19Arguments, vectors: Tensor) -> FCHL19:
@@ -46,7 +49,7 @@ def environments_pullback(
     out = torch.empty_like(vectors, memory_format=torch.contiguous_format)
     centres = centres_of_pairs(segments, p.n_elements, 0, len(vectors))
     given = segments.contiguous(), vectors.contiguous(), centres, cotangent.contiguous(), out
-    near, warps = PULLBACK[vectors.dtype if p.n_angular <= FEW_ANGULAR else torch.float64]
+    near, warps = (PULLBACK if p.n_angular <= FEW_ANGULAR else PULLBACK_OF_MANY)[vectors.dtype]
     launch(_pullback, (len(vectors),), _arguments(p, vectors), *given, warps=warps, NEAR=near)
     return out
 
@@ -59,7 +62,7 @@ def dense_jacobian(p: FCHL19Arguments, pairs: Pairs, prepared: None, out: Tensor
     """Derivatives by the vectors of some pairs, written to the zeros of `out`, (pairs, 3, size)."""
     given = pairs.segments, pairs.vectors, pairs.centres, out, pairs.first
     most = registers(248, out.dtype == torch.float32)
-    near, warps = JACOBIAN[out.dtype]
+    near, warps = (JACOBIAN if p.n_angular <= FEW_ANGULAR else JACOBIAN_OF_MANY)[out.dtype]
     launch(_jacobian, (len(out),), _arguments(p, pairs.vectors), *given, **most, warps=warps, NEAR=near)
 
 

@@ -12,6 +12,7 @@ from triton import language as tl
 
 from ..contract import FeatureMap
 from .angles import (
+    amplitude_of,
     as_given,
     atoms_of_tile,
     linear,
@@ -37,9 +38,10 @@ def _features(f, x, out, n, ATOMS: tl.constexpr):
     sine, cosine = sine_and_cosine_of(f, x, atom, atom < n, tile, ATOMS)
     place = out + atom[:, None] * (f.n * (1 + f.PAIRED)) + at[None, :]
     inside = (atom < n)[:, None] & (at < f.n)[None, :]
-    tl.store(place, cosine * f.AMPLITUDE, mask=inside)
+    amplitude = amplitude_of(f, cosine.dtype)
+    tl.store(place, cosine * amplitude, mask=inside)
     if f.PAIRED:
-        tl.store(place + f.n, sine * f.AMPLITUDE, mask=inside)
+        tl.store(place + f.n, sine * amplitude, mask=inside)
 
 
 def features(f: FeatureMap, x: Tensor) -> Tensor:
@@ -73,11 +75,13 @@ def _energy_and_slope(f, x, weights, energy, slope, n, ATOMS: tl.constexpr):
         else:
             total, lost = two_sum(total, terms)
             rest += lost
-        gradient += linear_transposed(f, derivative * f.AMPLITUDE, tile, ATOMS)
+        gradient += linear_transposed(f, derivative, tile, ATOMS)
     place = share.to(tl.int64) * n + atom
     column = tl.arange(0, f.WIDTH)
     inside = (atom < n)[:, None] & (column < f.RANK)[None, :]
-    tl.store(energy + place, tl.sum(total.to(tl.float64) + rest, 1) * f.AMPLITUDE, mask=atom < n)
+    amplitude = amplitude_of(f, tl.float64)
+    tl.store(energy + place, tl.sum(total.to(tl.float64) + rest, 1) * amplitude, mask=atom < n)
+    gradient *= amplitude.to(gradient.dtype)
     tl.store(slope + place[:, None] * f.RANK + column[None, :], gradient, mask=inside)
 
 
@@ -117,9 +121,10 @@ def _moment(f, x, coefficients, tangents, moment, n, ATOMS: tl.constexpr):
                 sines += tl.sum(along * cosine, 0)
     at = tile * f.TILE + tl.arange(0, f.TILE)
     place = moment + share * (f.n * (1 + f.PAIRED)) + at
-    tl.store(place, cosines * f.AMPLITUDE, mask=at < f.n)
+    amplitude = amplitude_of(f, tl.float64)
+    tl.store(place, cosines * amplitude, mask=at < f.n)
     if f.PAIRED:
-        tl.store(place + f.n, sines * f.AMPLITUDE, mask=at < f.n)
+        tl.store(place + f.n, sines * amplitude, mask=at < f.n)
 
 
 def feature_moment(f: FeatureMap, x: Tensor, coefficients: Tensor | None, tangents: Tensor | None) -> Tensor:

@@ -39,7 +39,12 @@ def launch(kernel: Any, grid: tuple[int, ...], *arguments: Any, warps: int = WAR
         return
     device = next(one.device for one in flat(arguments) if isinstance(one, Tensor))
     with torch.cuda.device(device) if device.type == "cuda" else nullcontext():
-        kernel[grid](*arguments, **constants, num_warps=warps)
+        kernel[grid](*arguments, **constants, **options(warps))
+
+
+def options(warps: int) -> dict[str, Any]:
+    """Options of the compiler, here and ahead of time. Fused additions are its default, which a variable can change."""
+    return {"num_warps": warps, "enable_fp_fusion": True}
 
 
 def registers(most: int, wanted: bool = True) -> dict[str, int]:

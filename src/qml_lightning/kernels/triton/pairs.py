@@ -1,6 +1,7 @@
 """Sums of an iteration as pairs of float32 in Triton, for GPUs with slow float64: see its namesake in `reference`.
 
-Products of halves are exact, so that it does not matter whether the compiler fuses them with additions.
+Products of halves are exact, so that it does not matter whether the compiler fuses them with additions. A number that
+is split must not be a product itself: fused with the subtraction of its upper half, it would keep other bits.
 """
 
 from __future__ import annotations
@@ -77,6 +78,19 @@ def hadamard(h, l, ROWS: tl.constexpr, WIDTH: tl.constexpr):  # noqa: E741
 
 
 @triton.jit
+def rounded_sine_and_cosine_of(f, x, atom, keep, tile, ATOMS: tl.constexpr):
+    """Sine and cosine within [−1, 1]: the compiler does not fuse through these bounds, so both are float32 numbers."""
+    sine, cosine = sine_and_cosine_of(f, x, atom, keep, tile, ATOMS)
+    return _bounded(sine), _bounded(cosine)
+
+
+@triton.jit
+def _bounded(x):
+    above = tl.maximum(x, -1.0, propagate_nan=tl.PropagateNan.ALL)
+    return tl.minimum(above, 1.0, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def signs_of(f, tile, transform, column):
     return tl.load(f.signs + (tile * f.TRANSFORMS + transform) * f.WIDTH + column)[None, :]
 
@@ -92,7 +106,7 @@ def _pair_energy_and_slope(f, x, weights, energy, slope, n, ATOMS: tl.constexpr)
     gh, gl = tl.zeros((ATOMS, f.WIDTH), tl.float32), tl.zeros((ATOMS, f.WIDTH), tl.float32)
     for tile in range(share * each, min(tiles, share * each + each)):
         at = tile * f.TILE + column
-        sine, cosine = sine_and_cosine_of(f, x, atom, atom < n, tile, ATOMS)
+        sine, cosine = rounded_sine_and_cosine_of(f, x, atom, atom < n, tile, ATOMS)
         wh, wl = tl.load(high + at)[None, :], tl.load(low + at)[None, :]
         th, tlow = times(wh, wl, cosine)
         dh, dl = times(wh, wl, -sine)
@@ -144,7 +158,7 @@ def _pair_moment(f, x, coefficients, tangents, moment, n, ATOMS: tl.constexpr):
     for block in range(share * each, min(blocks, share * each + each)):
         atom = block * ATOMS + tl.arange(0, ATOMS).to(tl.int64)
         keep = atom < n
-        sine, cosine = sine_and_cosine_of(f, x, atom, keep, tile, ATOMS)
+        sine, cosine = rounded_sine_and_cosine_of(f, x, atom, keep, tile, ATOMS)
         if coefficients is not None:
             ah = tl.load(coefficients[0] + atom, mask=keep, other=0.0)[:, None]
             al = tl.load(coefficients[1] + atom, mask=keep, other=0.0)[:, None]

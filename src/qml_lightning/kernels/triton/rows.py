@@ -8,7 +8,7 @@ from torch import Tensor
 from triton import language as tl
 
 from ..contract import FeatureMap
-from .angles import atoms_of_tile, linear, map_arguments, n_tiles, sine_and_cosine_of
+from .angles import amplitude_of, atoms_of_tile, linear, map_arguments, n_tiles, sine_and_cosine_of
 from .key_runs import runs
 from .launch import launch, registers
 
@@ -20,18 +20,20 @@ def _rows(f, x, members, tangents, owner, out, stride, ATOMS: tl.constexpr):
     order, begins = members
     begin, end = tl.load(begins + row), tl.load(begins + row + 1)
     cosines, sines = tl.zeros((f.TILE,), tl.float64), tl.zeros((f.TILE,), tl.float64)
+    amplitude = amplitude_of(f, tl.float64)
     for first in range(begin, end, ATOMS):
         place = first + tl.arange(0, ATOMS)
         keep = place < end
         member = tl.load(order + place, mask=keep, other=0)
         if tangents is None:
             sine, cosine = sine_and_cosine_of(f, x, member, keep, tile, ATOMS)
-            along = (keep.to(cosine.dtype) * f.AMPLITUDE)[:, None]
+            along = (keep.to(cosine.dtype) * amplitude.to(cosine.dtype))[:, None]
             of_cosine, of_sine = cosine * along, sine * along
         else:
             atom = tl.load(owner + member, mask=keep, other=0)
             sine, cosine = sine_and_cosine_of(f, x, atom, keep, tile, ATOMS)
-            along = linear(f, tangents, member, keep, tile, ATOMS) * f.AMPLITUDE
+            along = linear(f, tangents, member, keep, tile, ATOMS)
+            along *= amplitude.to(along.dtype)
             of_cosine, of_sine = -sine * along, cosine * along
         cosines += tl.sum(of_cosine.to(tl.float64), 0)
         if f.PAIRED:

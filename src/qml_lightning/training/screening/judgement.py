@@ -36,6 +36,10 @@ ALIKE = 0.9
 # Factor of all thresholds for sets whose structures are not nearly all of one stoichiometry: defects, and the ends of
 # series, are rare by right there. InP, drawn three times, reaches 1.9 thresholds without it.
 OF_MANY = 2.5
+# Robust standard deviations of the labels: smaller residuals are no finding. Labels of a pair potential are met so
+# exactly that the tail of their residuals is that of rounding, which says nothing.
+LEAST = 0.01
+MANY = 100  # structures: of fewer the tail of the surroundings is hardly known
 NET_FORCE = 3.0  # standard deviations of the forces: a smaller net force is no finding
 MOST_VALUES = 100_000  # by which a quantile is found
 FEWEST_VALUES = 12  # that are not zero: fewer do not tell their tail
@@ -149,6 +153,17 @@ class Judged:
         return out
 
     @cached_property
+    def least(self) -> dict[tuple[str, str], float]:
+        """The smallest finding by each statistic of labels."""
+        out: dict[tuple[str, str], float] = {}
+        for k, name in enumerate(self.problem.targets):
+            own = self.kind == k
+            least = LEAST * float(deviation_by_median(self.target[own].abs())) if bool(own.any()) else 0.0
+            out[name, "value"] = out[name, "all"] = least
+            out[name, "scale"] = least * math.sqrt(float(own.sum()) / len(self.index))
+        return out
+
+    @cached_property
     def statistics(self) -> dict[tuple[str, str], Tensor]:
         """Each statistic of each kind of label, (structures,)."""
         n, out = len(self.index), {}
@@ -198,13 +213,16 @@ class Judged:
         there = torch.ones(len(self.index), dtype=torch.bool)
         there[list(self.gone)] = False
         out = {
-            key: self._patience * _threshold(x[there], *limits.get(key[1], usual))
+            key: max(self._patience * _threshold(x[there], *limits.get(key[1], usual)), self.least.get(key, 0.0))
             for key, x in self.statistics.items()
             if not self.second or key[0] in ("energies", "stress")
         }
         if ("forces", "net") in out:
-            least = NET_FORCE * self.sigma[list(self.problem.targets).index("forces")]
+            sigma = self.sigma[list(self.problem.targets).index("forces")]
+            least = NET_FORCE * max(sigma, self.least["forces", "all"])
             out["forces", "net"] = max(least, out["forces", "net"])
+        if ("atoms", "unlike") in out:
+            out["atoms", "unlike"] *= max(1.0, MANY / len(self.index)) ** 2
         return {key: self.statistics[key] / threshold for key, threshold in out.items()}
 
     def lead(self, structure: int) -> float:

@@ -49,7 +49,9 @@ def solve(task: Task) -> Fitted:
         n = task.keep.committee
         options: dict[str, Any] = {"groups": groups, "report": report, "keep_factor": n > 0}
         fitted = solve_equations(equations, task.recipe, task.ridge, **options)
-        return fitted if n == 0 else _with_committee(fitted, task, equations)
+        fitted = fitted if n == 0 else _with_committee(fitted, task, equations)
+        # the other ranks have devices of their own
+        return replace(fitted, solution=replace(fitted.solution, weights=fitted.solution.weights.cpu()))
 
     task.tell("solving", 0, 1)
     fitted = task.compute.on_first(finish)

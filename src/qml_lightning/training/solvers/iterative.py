@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import InputError, SolveError
+from ...errors import SolveError
 from ...linear.krylov import WINDOW, State, Stopping, least_residuals, look_at
 from ...linear.normal_equations import Gram
 from ...linear.preconditioner import GuidedBySmallModel
@@ -22,6 +22,7 @@ from ...model.basis import ReadyBasis
 from ...model.committee import Committee
 from ...model.recipe import Recipe
 from ..checkpoint import Restart, iteration_identity
+from ..outputs import Keep
 from ..problem import Problem
 from ..row_operator import MatrixFreeRows, matrix_free, summation
 from ..rows import Pass, write_rows
@@ -31,10 +32,11 @@ from .task import Fitted, Task
 
 def solve(task: Task) -> Fitted:
     """Iterate from the start, or from a restart file, until the error on held-out structures falls no more."""
-    work = prepared(task.basis.ready(_machine(task)), task.problem, task.recipe, task.tell)
+    work = prepared(task.basis.ready(_machine(task)), task.problem, task.recipe, task.tell, task.keep)
     before, keep, restart = None, None, task.checkpoint
     if isinstance(restart, Restart):
         identity = iteration_identity(task.basis, task.chosen, task.problem.fingerprints)
+        identity["held_out_structures"] = work.report["held_out_structures"]
         before = restart.read(identity, task.recipe.solver.most_iterations, task.compute.device)
         keep = lambda state: restart.after(state, identity)  # noqa: E731
     solution = work.solve(task.ridge, before, keep)
@@ -89,8 +91,7 @@ class Iterative:
 
     def committee(self, n: int, solution: Solution) -> Committee:
         """Committee of the small model, calibrated by the errors of the solution on the held-out structures."""
-        if self.held is None:
-            raise InputError("A committee of an iterative fit needs held-out structures. Use the direct solver.")
+        assert self.held is not None, "Keep.held_out holds some out for a committee"
         recipe = replace(self.recipe, ridge=solution.ridge)
         errors = self.held.residuals(solution.weights)
         known = self.held.rows.factor != 0
@@ -147,12 +148,17 @@ class Iterative:
         return Solution(state.of_best, best, ridge.chosen, report)
 
 
-def prepared(basis: ReadyBasis, problem: Problem, recipe: Recipe, tell: Progress) -> Iterative:
-    """Everything that does not depend on the ridge. A few structures are held out for early stopping."""
+def prepared(
+    basis: ReadyBasis, problem: Problem, recipe: Recipe, tell: Progress, keep: Keep | None = None
+) -> Iterative:
+    """Everything that does not depend on the ridge.
+
+    A few structures are held out for early stopping, and to calibrate a committee if `keep` wants one.
+    """
     settings = recipe.solver
     n_small = recipe.small_features(len(basis.elements))
     n = len(problem.structures)
-    n_held = min(n - 1, round(settings.held_out * n))
+    n_held = (keep or Keep()).held_out(n, settings.held_out)
     order = torch.from_numpy(np.random.default_rng(recipe.seed).permutation(n))
     learn, held = problem.select(order[n_held:].sort().values), problem.select(order[:n_held].sort().values)
     rows, targets = matrix_free(basis, learn, recipe)
