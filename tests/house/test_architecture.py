@@ -149,7 +149,6 @@ def test_a_module_opens_with_one_sentence_and_has_at_most_400_lines(path):
 
 # A few files of tests are longer: they may not grow.
 LONG_TESTS = {
-    "datasets/test_doubts.py": 432,
     "training/test_choice.py": 440,
     "datasets/test_reading.py": 454,
     "exact/test_exact.py": 501,
