@@ -56,7 +56,8 @@ def main(folder: Path) -> None:
         for name, (page, width, dark, first, last) in SHOTS.items():
             # no wider than 960: a page shows pictures at three quarters of that, and their text must stay readable
             scale = 1.0 if width < 600 else 1.5
-            tab.open(pages[page], width=width, height=1100, dark=dark, scale=scale)
+            # a high window: beyond it, pictures may have white spots beside the 3D view
+            tab.open(pages[page], width=width, height=2200, dark=dark, scale=scale)
             tab.wait(READY if page == "report" else "true")
             if name == "report":
                 tab.value("document.querySelector('button[data-plot=\"1\"]').click()")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import warnings
 
-import ase.io
 import numpy as np
 import pytest
 import torch
@@ -19,26 +18,9 @@ import qml_lightning as qml
 from qml_lightning.datasets import from_ase, load
 from qml_lightning.datasets.doubts import DataWarning
 from qml_lightning.errors import InputError
-from structures_for_tests import rattled
+from structures_for_tests import ethanols, rattled, written
 
 GPA = 1 / 160.21766208  # eV/Å³
-
-
-def ethanols(n: int = 4) -> list[Atoms]:
-    """Rattled ethanol with energies and forces of EMT."""
-    frames = []
-    for k in range(n):
-        atoms = rattled(molecule("CH3CH2OH"), k, 0.05)
-        atoms.calc = EMT()
-        labels = {"energy": atoms.get_potential_energy(), "forces": atoms.get_forces()}
-        atoms.calc = SinglePointCalculator(atoms, **labels)
-        frames.append(atoms)
-    return frames
-
-
-def written(path, frames, **format_):
-    ase.io.write(path, frames, **format_)
-    return path
 
 
 def renamed(path, *pairs):
@@ -236,16 +218,6 @@ def test_a_file_in_hartree_that_is_read_in_ev_is_doubted_with_the_right_units(tm
 
 
 # numbers that cannot be
-
-
-def test_forces_that_are_all_zero_are_refused(tmp_path):
-    frames = ethanols()
-    for atoms in frames:
-        atoms.calc.results["forces"] = np.zeros((9, 3))
-    path = written(tmp_path / "set.extxyz", frames)
-    with pytest.raises(InputError, match=r"All forces of set.extxyz are zero.*--forces-key \"\""):
-        load(path)
-    assert load(path, forces_key="").labels.kinds == ("energies",)
 
 
 @pytest.mark.parametrize("where", ["in the middle", "for all frames"])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ase.io
 import numpy as np
 from ase import Atoms
 from ase.build import bulk, fcc111, molecule
+from ase.calculators.emt import EMT
+from ase.calculators.singlepoint import SinglePointCalculator
 
 WATER = Atoms("OHH", [[0, 0, 0.1173], [0, 0.7572, -0.4692], [0, -0.7572, -0.4692]])
 
@@ -41,3 +44,21 @@ def kinds() -> dict[str, Atoms]:
         "cell smaller than the cutoff": rattled(bulk("Si", cubic=False) * (1, 1, 2), 4),
         "wire": Atoms("HeNe", [[0, 0, 0.1], [0.2, 0.1, 2.4]], cell=[8, 8, 4.5], pbc=[False, False, True]),
     }
+
+
+def ethanols(n: int = 4) -> list[Atoms]:
+    """Rattled ethanol with energies and forces of EMT."""
+    frames = []
+    for k in range(n):
+        atoms = rattled(molecule("CH3CH2OH"), k, 0.05)
+        atoms.calc = EMT()
+        labels = {"energy": atoms.get_potential_energy(), "forces": atoms.get_forces()}
+        atoms.calc = SinglePointCalculator(atoms, **labels)
+        frames.append(atoms)
+    return frames
+
+
+def written(path, frames, **format_):
+    """`path`, with these frames in it."""
+    ase.io.write(path, frames, **format_)
+    return path

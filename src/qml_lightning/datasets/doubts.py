@@ -17,6 +17,7 @@ DENSE = 40.0  # Å³
 # Atoms that are farther apart than this in all frames do not interact.
 APART = 6.0  # Å
 LOOKED_AT = 50  # frames whose distances are measured
+FEWEST_HELD = 5  # frames with atoms that were held fixed, from which on it is no chance
 
 
 class DataWarning(UserWarning):
@@ -34,6 +35,7 @@ def look_at(content: Content, structures: Structures, labels: Labels, name: str)
     _distances(structures, name)
     if labels.forces is not None:
         _zero_forces(structures, labels, name)
+        _held_atoms(structures, labels, name)
     return notes
 
 
@@ -114,3 +116,21 @@ def _zero_forces(structures: Structures, labels: Labels, name: str) -> None:
     if len(structures) > 1 and not bool(structures.periodic.any()):
         raise InputError(f"{text}.")
     _warn(f"{text}, unless symmetry makes them zero.")
+
+
+def _held_atoms(structures: Structures, labels: Labels, name: str) -> None:
+    """Warn if in most frames a few atoms have forces of exactly zero, as atoms that were held fixed do."""
+    assert labels.forces is not None
+    zero = (labels.forces == 0).all(1)
+    in_frame = torch.zeros(len(structures), dtype=torch.long).index_add_(0, structures.structure_of_atom, zero.long())
+    some = (in_frame > 0) & (2 * in_frame <= structures.counts)  # symmetry makes those of all atoms zero
+    n = int(some.sum())
+    if n < max(FEWEST_HELD, (len(structures) + 1) // 2):
+        return
+    frame = int(some.nonzero()[0, 0])
+    atom = int(zero[structures.offsets[frame] : structures.offsets[frame + 1]].nonzero()[0, 0])
+    _warn(
+        f"{name}: in {n} of {len(structures)} frames some atoms have forces of exactly zero, such as atom {atom} of "
+        f"frame {frame}. Atoms that were held fixed (FixAtoms of ASE) are written so, and a model learns that nothing "
+        "pulls at them. Write the forces without constraints: atoms.get_forces(apply_constraint=False)."
+    )

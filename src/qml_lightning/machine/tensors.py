@@ -132,7 +132,10 @@ def open_tensors(
     except (ModelError, ResourceError):
         raise
     except (SafetensorError, OSError) as problem:
-        raise ModelError(f"{path} is not a complete safetensors file ({problem}). Was it truncated?") from problem
+        raise ModelError(
+            f"{path} is not a complete safetensors file ({problem}). Was it truncated, or is it a file of data? "
+            "Commands take the model first, then data: qml-lightning predict MODEL DATA."
+        ) from problem
     except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RuntimeError) as problem:
         raise ModelError(
             f"{path} is a qml-lightning {what} file with a part missing or altered ({_words(problem)})."
