@@ -344,7 +344,7 @@ def test_a_model_file_that_cannot_be_used_has_an_exit_code_of_its_own(run, model
 def test_an_output_that_cannot_be_written_is_found_out_before_anything_is_read(run, monkeypatch, path, word):
     Path("there.safetensors").write_text("precious")
     monkeypatch.setattr("qml_lightning.datasets.load", lambda *_, **__: pytest.fail("data were read"))
-    for arguments in (("train", "ethanol:train", "-m", path), ("predict", "there.safetensors", "x.xyz", "-o", path)):
+    for arguments in (("train", "ethanol:train", "-m", path), ("predict", "other.safetensors", "x.xyz", "-o", path)):
         code, _, err = run(*arguments)
         assert code == 2
         assert word in err

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..training.plan import Plan
 
 SORT = "represen-\ntation"  # heading, which would make its column wider than most names
-LONG = 10  # letters of a name of a representation in one line
+LONG = 13  # letters of a name of a representation in one line
 
 
 def error_table(title: str, metrics: Metrics) -> Group:

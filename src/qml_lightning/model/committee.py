@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..linear.posterior import Calibration
+from ..machine.transfers import sent
 
 NO_COMMITTEE = "This model has no committee, so its uncertainty is not known. Train it with --committee 8."
 # Features of each map that members have, the first ones. Ethanol, 200 structures, 2048 features: the exact posterior
@@ -77,7 +78,7 @@ class Committee:
 
         `numbers`: atomic numbers of the atoms. An element without a calibration of its own has that of all.
         """
-        squared_scale, power, squared_noise = self._of_numbers.to(members.device)[:, numbers]
+        squared_scale, power, squared_noise = sent(self._of_numbers, members.device)[:, numbers]
         variance = members.square().mean((0, 2))
         return variance.pow_(power).mul_(squared_scale).add_(squared_noise).sqrt_()
 
