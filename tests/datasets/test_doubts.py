@@ -17,7 +17,6 @@ from ase.units import Bohr, Hartree
 import qml_lightning as qml
 from qml_lightning.datasets import from_ase, load
 from qml_lightning.datasets.doubts import DataWarning
-from qml_lightning.datasets.usage import is_plain, usage_note
 from qml_lightning.errors import InputError
 from structures_for_tests import ethanols, rattled, written
 
@@ -91,18 +90,6 @@ def test_arrays_that_are_read_and_those_that_are_not_are_told(tmp_path):
         atoms.arrays["hirshfeld"] = np.ones(len(atoms))
     notes = load(written(tmp_path / "set.extxyz", frames)).source.notes
     assert notes == ("read energy (calculator), forces (calculator); not read: dipole_size, hirshfeld",)
-
-
-def test_only_arrays_that_look_like_labels_deserve_a_warning():
-    plain = usage_note({"energies": "energy"}, ["tags", "magmoms", "move_mask"])[0]
-    assert plain == "read energy; not read: magmoms, move_mask, tags"
-    assert is_plain(plain)
-    for found in ("energy (file)", "dft_forces", "virial"):
-        told = usage_note({"energies": "energy"}, ["a", "tags", found])[0]
-        assert f"not read: {found}, a" in told
-        assert not is_plain(told)
-    assert not is_plain("3 of 4 frames have no energy (first: 2)")
-    assert not is_plain(usage_note({}, ["tags"])[0])
 
 
 def test_frames_without_an_energy_among_others_are_told(tmp_path):
