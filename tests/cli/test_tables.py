@@ -27,7 +27,7 @@ show(*choice_table({"best": trials[0], "trials": trials, "judges": judges, "chos
 
 
 def in_a_terminal(code: str, columns: int) -> str:
-    """What a program writes in a terminal of so many columns, without colours."""
+    """Output of a program in a terminal of so many columns, without colours."""
     ours, its = pty.openpty()
     fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}

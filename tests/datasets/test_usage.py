@@ -1,4 +1,4 @@
-"""What was read of a file and what was not: told in a plain line, unless it may matter."""
+"""Arrays of a file that are read, and those that are not, are told in a plain line, unless they may matter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a fit, a prediction and a module do on a device: nothing mixes its tensors with those of the host."""
+"""Fits, predictions and modules on a device never mix its tensors with those of the host."""
 
 from __future__ import annotations
 
