@@ -40,7 +40,7 @@ def _plain_float32(gram: torch.Tensor, rows: torch.Tensor, weight: float) -> Non
 
 
 def _bound(rows: torch.Tensor) -> torch.Tensor:
-    """Bound of the rounding error: the last product of some blocks has (slices + 1) terms for each row, below 2⁻⁸ of the
+    """Bound of rounding: the last product of some blocks has (slices + 1) terms for each row, below 2⁻⁸ of the
     largest ones for each slice, and float32 loses √terms times 2⁻²⁴ of the sum of their sizes."""
     at_once = min(len(rows), BLOCKS_OF_REST * BLOCK)
     terms = at_once * (SLICES + 1)
