@@ -39,7 +39,7 @@ PARTS: dict[tuple[int, str | None], tuple[int, ...]] = {
     (32768, FEW): SIZES[:3],
     (32768, None): (10_000, MOST),
 }
-DENSITY_PARTS: dict[tuple[int, str | None], tuple[int, ...]] = {(8192, None): (20_000,), (32768, None): (MOST,)}
+DENSITY_PARTS: dict[tuple[int, str | None], tuple[int, ...]] = {(32768, None): (MOST,)}
 # The "default" recipe for molecules at rest without forces: HELD_OUT says how it was chosen.
 ENERGIES_ONLY = replace(
     recipes.DEFAULT,
