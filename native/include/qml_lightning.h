@@ -15,7 +15,7 @@
 extern "C" {
 #endif
 
-#define QML_ABI_VERSION 7
+#define QML_ABI_VERSION 8
 
 enum {
   QML_OK = 0, QML_BAD_ARGUMENT = 1, QML_NOT_FINITE = 2, QML_OUT_OF_MEMORY = 3, QML_UNSUPPORTED = 4, QML_BAD_FILE = 5
@@ -232,10 +232,13 @@ int32_t qml_predictor_set_crowding(qml_predictor *predictor, const double *reach
 
 /* A committee tells how uncertain a prediction is: weights (n_members, n_elements, n_features) are deviations from those of
  * the model, of maps with the first n_features features and the amplitude that belongs to so few. The first
- * n_force_members of them have forces as well. energy_scale: eV for a deviation of atomic energies of one. A file that has a
- * committee sets it by itself. */
+ * n_force_members of them have forces as well. With the mean v of the squares of their deviations, a standard deviation is
+ * sqrt(scale^2 v^power + noise^2), in eV and eV/A: of_energies (4) are scale, noise, power, and the power of the number of
+ * atoms with which the noise grows; of_forces (n_elements, 3) are scale, noise and power. A file that has a committee sets it by
+ * itself. */
 int32_t qml_predictor_set_committee(qml_predictor *predictor, int64_t n_members, int64_t n_force_members,
-                                    int64_t n_features, const double *weights, double energy_scale);
+                                    int64_t n_features, const double *weights, const double *of_energies,
+                                    const double *of_forces);
 
 /* Members of the committee; 0 where there is none. */
 int32_t qml_predictor_n_members(const qml_predictor *predictor);
@@ -259,12 +262,14 @@ int32_t qml_predictor_predict(qml_predictor *predictor, int64_t n_structures, co
                               const uint8_t *periodic, double *energies, double *atom_energies, double *forces,
                               double *virial, int32_t threads);
 
-/* The same, and deviations by the members of the committee: member_energies (n_members, atoms), and member_forces
- * (n_force_members, atoms, 3), which may be NULL and is written where forces are. */
-int32_t qml_predictor_predict_members(qml_predictor *predictor, int64_t n_structures, const int64_t *offsets,
-                                      const int64_t *element, const double *positions, const double *cells,
-                                      const uint8_t *periodic, double *energies, double *atom_energies, double *forces,
-                                      double *virial, double *member_energies, double *member_forces, int32_t threads);
+/* The same, and standard deviations from the committee: energy_uncertainty (n), atom_energy_uncertainty (atoms) of the
+ * learnt part without noise of labels, and force_uncertainty (atoms) of each component, which may be NULL and is written
+ * where forces are. */
+int32_t qml_predictor_predict_uncertain(qml_predictor *predictor, int64_t n_structures, const int64_t *offsets,
+                                        const int64_t *element, const double *positions, const double *cells,
+                                        const uint8_t *periodic, double *energies, double *atom_energies,
+                                        double *forces, double *virial, double *energy_uncertainty,
+                                        double *atom_energy_uncertainty, double *force_uncertainty, int32_t threads);
 
 /* Prediction from pairs that an engine has listed. Of n_all atoms the first n_centres have neighbours (the others are
  * copies, or belong to other processes): segments as above, (n_centres * n_elements + 1); neighbour (pairs) < n_all;

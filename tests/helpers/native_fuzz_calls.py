@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Callable, Iterator
-from ctypes import byref, c_double, c_int64, c_void_p
+from ctypes import byref, c_int64, c_void_p
 from dataclasses import replace
 from itertools import pairwise
 
@@ -435,20 +435,24 @@ def committee_calls(
     """Members with all features; whether their deviations are right is tested elsewhere."""
     weights = random.normal(size=(3, n_elements, n_features))
     committee = {"predictor": predictor, "n_members": 3, "n_force_members": 2, "n_features": n_features,
-                 "weights": weights, "energy_scale": 0.5}  # fmt: skip
-    given = c_int64(3), c_int64(2), c_int64(n_features), c_void_p(weights.ctypes.data), c_double(0.5)
+                 "weights": weights, "of_energies": np.array([0.5, 0.1, 0.8, 0.5]),
+                 "of_forces": random.uniform(0.1, 1.0, (n_elements, 3))}  # fmt: skip
+    arrays = [c_void_p(committee[name].ctypes.data) for name in ("weights", "of_energies", "of_forces")]
+    given = c_int64(3), c_int64(2), c_int64(n_features), *arrays
     assert LIBRARY.qml_predictor_set_committee(predictor.handle, *given) == 0
     yield Call("qml_predictor_set_committee", committee, (), lambda _: None,
                words={"predictor": (None,), "n_members": (0, -1, 5000), "n_force_members": (-1, 4),
-                      "n_features": (0, -1, 2 * n_features + 2), "energy_scale": (-1.0, math.nan)})  # fmt: skip
+                      "n_features": (0, -1, 2 * n_features + 2), "of_energies": (-np.ones(4), np.zeros(4)),
+                      "of_forces": (-np.ones((n_elements, 3)), 2 * np.ones((n_elements, 3)))})  # fmt: skip
     n, n_atoms = len(structures["cells"]), len(structures["element"])  # type: ignore[arg-type]
     outputs = {"energies": (n,), "atom_energies": (n_atoms,), "forces": (n_atoms, 3), "virial": (n, 3, 3),
-               "member_energies": (3, n_atoms), "member_forces": (2, n_atoms, 3)}  # fmt: skip
-    yield Call("qml_predictor_predict_members",
+               "energy_uncertainty": (n,), "atom_energy_uncertainty": (n_atoms,),
+               "force_uncertainty": (n_atoms,)}  # fmt: skip
+    yield Call("qml_predictor_predict_uncertain",
                {"predictor": predictor, **structures,
                 **{key: random.normal(size=size) for key, size in outputs.items()}, "threads": 2},
                tuple(outputs), lambda _: None,
-               optional=("atom_energies", "forces", "virial", "member_forces"), ordered=("offsets",),
+               optional=("atom_energies", "forces", "virial", "force_uncertainty"), ordered=("offsets",),
                words={"threads": (0,), "predictor": (None,)}, at_most={"element": n_elements - 1},
                read={"cells": np.flatnonzero(np.repeat(structures["periodic"].ravel(), 3))})  # type: ignore[attr-defined]  # fmt: skip
     lists = list_call(predictor, n_elements, random)

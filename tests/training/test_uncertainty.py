@@ -10,7 +10,9 @@ import torch
 from ase.build import molecule
 
 from qml_lightning import fit, load, recipes
+from qml_lightning.atoms.neighbours import element_indices
 from qml_lightning.errors import InputError
+from qml_lightning.kernels.native.predictor import NativePredictor
 from qml_lightning.linear.posterior import Calibration
 from qml_lightning.machine.compute import Compute
 from qml_lightning.model.committee import Committee, committee_columns, committee_features
@@ -99,6 +101,44 @@ def test_forces_of_members_are_those_of_models_with_other_weights(fitted):
     wanted = committee.of_forces(forces, structures.numbers), committee.of_atom_energies(energies)
     torch.testing.assert_close(found.force_uncertainty, wanted[0], rtol=1e-5, atol=1e-9)
     torch.testing.assert_close(found.atom_energy_uncertainty, wanted[1], rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("representation", [recipes.FCHL19.representation, recipes.DEFAULT.representation])
+@pytest.mark.parametrize("force_members", [0, 1, 2, 5])
+def test_any_number_of_members_share_one_pass_back(representation, force_members, fitted):
+    """Cotangents are taken three or four at once, and a pass of several is that of each alone."""
+    settings = replace(recipe(n_features=256, ridge=1e-4), representation=representation)
+    potential, structures = fit(molecules(12), settings, committee=5), molecules(3, seed=500).structures
+    potential = replace(potential, committee=replace(potential.committee, force_members=force_members))
+    committee = potential.committee
+    members = [replace(potential, weights=potential.weights + one, committee=None) for one in committee.deviations]
+    base = potential.on(precision="float64").predict(structures)
+    found = potential.on(precision="float64").predict(structures, uncertainty=True)
+    assert torch.equal(found.forces, base.forces)
+    if force_members == 0:
+        assert bool(found.force_uncertainty.isnan().all())
+        return
+    of_members = [member.on(precision="float64").predict(structures).forces for member in members[:force_members]]
+    wanted = committee.of_forces(torch.stack(of_members) - base.forces, structures.numbers)
+    torch.testing.assert_close(found.force_uncertainty, wanted, rtol=1e-7, atol=1e-10)
+
+
+def test_every_part_of_a_calibration_counts_in_the_library_too(fitted, tmp_path):
+    calibrations = {"energies": Calibration(1.7, 0.03, 0.8), "forces": Calibration(1.3, 0.02, 0.7)}
+    of_elements = {1: Calibration(0.6, 0.05, 0.9)}
+    committee = fitted["direct"].committee
+    committee = replace(committee, calibrations=calibrations, of_elements=of_elements, size_exponent=0.5)
+    potential, new = replace(fitted["direct"], committee=committee), molecules(3, seed=500).structures
+    wanted = potential.on(kernels="reference", precision="float64").predict(new, uncertainty=True)
+    potential.save(str(tmp_path / "model"))
+    found = potential.on(kernels="native", precision="float64").predict(new, uncertainty=True)
+    given = new.offsets, element_indices(new.numbers, potential.elements), new.positions, new.cells, new.periodic
+    reader = NativePredictor.load(tmp_path / "model", torch.float64)
+    _, of_file = reader.predict_uncertain(*given, forces=True, virial=False)
+    names = "energy_uncertainty", "atom_energy_uncertainty", "force_uncertainty"
+    for name, read in zip(names, of_file, strict=True):
+        torch.testing.assert_close(getattr(found, name), getattr(wanted, name), rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(read, getattr(wanted, name), rtol=1e-9, atol=1e-12)
 
 
 def test_many_members_tell_the_exact_variance_of_the_posterior():

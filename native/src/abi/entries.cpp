@@ -205,7 +205,7 @@ void environments_pullback(const qml_representation *representation, int64_t n_a
   require_finite(name, "cotangent", cotangent, n.n_values);
   if (n.n_pairs > 0)
     table<real>().environments[representation->kind].pullback(representation->parameters, n_atoms, segments,
-                                                              n.shape.n_elements, vectors, 1, &cotangent, &out, threads);
+                                                              n.shape.n_elements, vectors, 1, cotangent, &out, threads);
 }
 
 template <class real>

@@ -66,14 +66,14 @@ template <class real> struct PullbackScratch {
       setup.pair_table.evaluate(moments.far.r[slot], functions, pair_slopes + slot * setup.pair_table.width);
   }
 
-  // Gradients of `n` cotangents, at most `most`; that of this centre is `first` numbers behind each.
-  void compute(const int64_t *segments, int n, const real *const *cotangents, int64_t first, real *const *outs) {
+  // Gradients of `n` cotangents, at most `most`, that lie one after the other.
+  void compute(const int64_t *segments, int n, const real *cotangents, real *const *outs) {
     const qml_density &p = setup.p;
     const int64_t first_pair = segments[0], n_pairs = segments[p.n_elements] - first_pair;
     const int64_t width = setup.radial_table.width, columns = n * setup.padded;
     const Neighbours<real> &near = moments.near;
     for (int k = 0; k < n; ++k) {
-      const real *cotangent = cotangents[k] + first;
+      const real *cotangent = cotangents + k * setup.size();
       __builtin_memset(outs[k] + 3 * first_pair, 0, size_t(3 * n_pairs) * sizeof(real)); // pairs beyond the cutoff
       add_pairs(cotangent, outs[k]);
       if (near.count == 0) continue;
@@ -318,13 +318,13 @@ void values(const void *parameters, int64_t n_atoms, const int64_t *segments, in
 
 template <class real>
 void pullback(const void *parameters, int64_t n_atoms, const int64_t *segments, int64_t apart, const real *vectors,
-              int n, const real *const *cotangents, real *const *outs, int threads) {
+              int n, const real *cotangents, real *const *outs, int threads) {
   const qml_density &p = *static_cast<const qml_density *>(parameters);
   over_centres<PullbackScratch<real>>(p, n_atoms, segments, apart, threads, [&](auto &scratch, int64_t centre) {
     scratch.prepare(segments + centre * apart, vectors);
     for (int k = 0; k < n; k += scratch.most)
-      scratch.compute(segments + centre * apart, n - k < scratch.most ? n - k : scratch.most, cotangents + k,
-                      centre * scratch.setup.size(), outs + k);
+      scratch.compute(segments + centre * apart, n - k < scratch.most ? n - k : scratch.most,
+                      cotangents + (centre * n + k) * scratch.setup.size(), outs + k);
   });
 }
 

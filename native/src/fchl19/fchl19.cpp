@@ -75,54 +75,97 @@ template <class real, int share> struct ValuesScratch {
 template <class real> struct PullbackScratch {
   typedef Setup<real> SetupOf;
   typedef RadialBasis<real> Shared;
+  // Cotangents at once: those of a model and of two members of a committee.
+  static constexpr int most = 3;
   const Setup<real> &setup;
   Neighbours<real> neighbours;
   Gradient<real> gradient;
   RadialFunctions<real> radial;
   Contraction<real> contraction;
-  real *two_body; // (padded2) cotangent of one element
+  real *two_body; // (most, padded2) cotangents of one element
+  real *farthest; // (elements) distance of the farthest neighbour of each
+  real most_distant = 0; // largest mean distance of a triple
 
   PullbackScratch(const Setup<real> &setup, const RadialBasis<real> &basis, ScratchArena &arena)
-      : setup(setup), neighbours(setup, arena), gradient(setup, arena), radial(basis, setup, arena),
-        contraction(neighbours, radial, arena), two_body(arena.take<real>(setup.padded2)) {}
+      : setup(setup), neighbours(setup, arena), gradient(setup, most, arena), radial(basis, setup, most, arena),
+        contraction(neighbours, radial, most, arena), two_body(arena.take<real>(most * setup.padded2)),
+        farthest(arena.take<real>(setup.p.n_elements)) {}
 
   bool present(int64_t element) const { return neighbours.start[element] < neighbours.start[element + 1]; }
 
-  template <class Angular, class io> void add_element(int64_t element, const io *cotangent) {
+  template <class Angular, int count, class io> void add_element(int64_t element, const io *cotangents) {
     const qml_fchl19 &p = setup.p;
-    for (int64_t k = 0; k < setup.padded2; ++k) {
-      two_body[k] = k < p.n_radial2 ? real(cotangent[element * p.n_radial2 + k]) : real(0);
+    for (int64_t c = 0; c < count; ++c) {
+      const io *cotangent = cotangents + c * setup.size();
+      for (int64_t k = 0; k < setup.padded2; ++k) {
+        two_body[c * setup.padded2 + k] = k < p.n_radial2 ? real(cotangent[element * p.n_radial2 + k]) : real(0);
+      }
+      for (int64_t other = element; other < p.n_elements; ++other) {
+        const int64_t own = other == element; // a triple needs two neighbours
+        if (neighbours.start[other] + own >= neighbours.start[other + 1]) continue;
+        const real mean = real(0.5) * (farthest[element] + farthest[other]);
+        radial.tabulate(c, setup.block_index(element, other), mean < most_distant ? mean : most_distant,
+                        cotangent + setup.block_of(element, other));
+      }
     }
-    for (int64_t other = element; other < p.n_elements; ++other) {
-      if (present(other)) radial.tabulate(setup.block_index(element, other), cotangent + setup.block_of(element, other));
-    }
-    add_two_body_pullback(neighbours, element, two_body, gradient.radial);
+    add_two_body_pullback<count>(neighbours, element, two_body, gradient.radial);
     contraction.of_element(element);
-    over_panels(neighbours, element, [&](int64_t j, int64_t count) {
-      triple_pullback<Angular>(contraction, j, count, gradient);
+    over_panels(neighbours, element, [&](int64_t j, int64_t rows) {
+      triple_pullback<Angular, count>(contraction, j, rows, gradient);
     });
   }
 
-  template <class Angular, class io>
-  void compute(const int64_t *segments, const io *vectors, const io *cotangent, io *out) {
-    neighbours.gather(segments, vectors);
-    const int64_t begin = neighbours.first_vector();
+  // Gradients of `count` cotangents, which lie one after the other, of the neighbours that were gathered.
+  template <class Angular, int count, class io>
+  void compute(const int64_t *segments, const io *cotangents, io *const *outs) {
+    const Neighbours<real> &n = neighbours;
+    const int64_t begin = n.first_vector(), first_pair = segments[0];
     real *const parts[] = {gradient.radial, gradient.x, gradient.y, gradient.z};
-    for (real *part : parts) __builtin_memset(part + begin, 0, size_t(setup.capacity - begin) * sizeof(real));
+    for (real *part : parts)
+      for (int64_t c = 0; c < count; ++c)
+        __builtin_memset(part + c * setup.capacity + begin, 0, size_t(setup.capacity - begin) * sizeof(real));
     for (int64_t element = 0; element < setup.p.n_elements; ++element) {
-      if (present(element)) add_element<Angular>(element, cotangent);
+      if (present(element)) add_element<Angular, count>(element, cotangents);
     }
 
-    const int64_t first_pair = segments[0], n_pairs = segments[setup.p.n_elements] - first_pair;
-    __builtin_memset(out + 3 * first_pair, 0, size_t(3 * n_pairs) * sizeof(io)); // pairs beyond the cutoff
-    const Neighbours<real> &n = neighbours;
-    for (int64_t slot = n.first; slot < setup.capacity; ++slot) {
-      io *to = out + 3 * n.pair[slot];
-      const real radial = gradient.radial[slot];
-      to[0] = io(gradient.x[slot] + radial * n.x[slot]);
-      to[1] = io(gradient.y[slot] + radial * n.y[slot]);
-      to[2] = io(gradient.z[slot] + radial * n.z[slot]);
+    for (int64_t c = 0; c < count; ++c) {
+      const int64_t n_pairs = segments[setup.p.n_elements] - first_pair, own = c * setup.capacity;
+      __builtin_memset(outs[c] + 3 * first_pair, 0, size_t(3 * n_pairs) * sizeof(io)); // pairs beyond the cutoff
+      for (int64_t slot = n.first; slot < setup.capacity; ++slot) {
+        io *to = outs[c] + 3 * n.pair[slot];
+        const real radial = gradient.radial[own + slot];
+        to[0] = io(gradient.x[own + slot] + radial * n.x[slot]);
+        to[1] = io(gradient.y[own + slot] + radial * n.y[slot]);
+        to[2] = io(gradient.z[own + slot] + radial * n.z[slot]);
+      }
     }
+  }
+
+  // The range of mean distances.
+  void measure() {
+    real near[2] = {real(setup.p.cutoff), real(setup.p.cutoff)}, far[2] = {}; // the nearest two and the farthest two
+    for (int64_t element = 0; element < setup.p.n_elements; ++element) {
+      farthest[element] = 0;
+      for (int64_t slot = neighbours.start[element]; slot < neighbours.start[element + 1]; ++slot) {
+        const real r = neighbours.r[slot], above = r > near[0] ? r : near[0], below = r < far[0] ? r : far[0];
+        near[0] = r < near[0] ? r : near[0], near[1] = above < near[1] ? above : near[1];
+        far[0] = r > far[0] ? r : far[0], far[1] = below > far[1] ? below : far[1];
+        farthest[element] = r > farthest[element] ? r : farthest[element];
+      }
+    }
+    most_distant = real(0.5) * (far[0] + far[1]);
+    radial.begin_at(real(0.5) * (near[0] + near[1]), most_distant);
+  }
+
+  // Gradients of n cotangents, which lie one after the other.
+  template <class Angular, class io>
+  void compute(const int64_t *segments, const io *vectors, int n, const io *cotangents, io *const *outs) {
+    neighbours.gather(segments, vectors);
+    measure();
+    radial.clear(n < most ? 1 : most);
+    int k = 0;
+    for (; k + most <= n; k += most) compute<Angular, most>(segments, cotangents + k * setup.size(), outs + k);
+    for (; k < n; ++k) compute<Angular, 1>(segments, cotangents + k * setup.size(), outs + k);
   }
 };
 
@@ -263,14 +306,13 @@ void values(const void *parameters, int64_t n_atoms, const int64_t *segments, in
 
 template <class io>
 void pullback(const void *parameters, int64_t n_atoms, const int64_t *segments, int64_t apart, const io *vectors,
-              int n, const io *const *cotangents, io *const *outs, int threads) {
+              int n, const io *cotangents, io *const *outs, int threads) {
   const qml_fchl19 &p = *static_cast<const qml_fchl19 *>(parameters);
   choose<io>(p, [&](auto real, auto angular) {
     over_centres<PullbackScratch<type_of<decltype(real)>>>(
         p, n_atoms, segments, apart, threads, [&](auto &scratch, int64_t centre) {
-          for (int k = 0; k < n; ++k)
-            scratch.template compute<type_of<decltype(angular)>>(segments + centre * apart, vectors,
-                                                                 cotangents[k] + centre * scratch.setup.size(), outs[k]);
+          scratch.template compute<type_of<decltype(angular)>>(segments + centre * apart, vectors, n,
+                                                               cotangents + centre * n * scratch.setup.size(), outs);
         });
   });
 }

@@ -22,6 +22,9 @@ template <class real> struct RadialBasis {
   int terms;      // coefficients of each polynomial
   real per_width; // intervals per unit of distance
   real *values;   // (n_radial3, terms, intervals)
+  // Grid points begin[i] <= l < end[j] are those whose Gaussians can be felt in the intervals i to j.
+  static constexpr double felt = sizeof(real) == 4 ? 1e-9 : 1e-18;
+  int64_t begin[intervals], end[intervals];
 
   RadialBasis(const qml_fchl19 &p, ScratchArena &arena) : n_radial3(p.n_radial3), per_width(real(reach / p.cutoff)) {
     // The first Chebyshev coefficient left out is at most 2 (sqrt(2 eta) width / 4)^k / sqrt(k!), and its derivative
@@ -39,6 +42,7 @@ template <class real> struct RadialBasis {
     const double width = p.cutoff / reach;
     const double steep = -2 * p.eta3 * width;
     const Chebyshev chebyshev(terms + longer);
+    for (int i = 0; i < intervals; ++i) begin[i] = n_radial3, end[i] = 0;
     for (int64_t l = 0; l < n_radial3; ++l) {
       const double r = p.cutoff * double(l + 1) / double(n_radial3);
       for (int first = 0; first < intervals; first += lanes) {
@@ -55,8 +59,16 @@ template <class real> struct RadialBasis {
           // far from its grid point a Gaussian is nothing: as a denormal number it would cost a hundred times as much
           const V kept = c[d] * c[d] > 1e-60 ? c[d] : V{};
           for (int lane = 0; lane < lanes; ++lane) to[lane] = real(kept[lane]);
+          for (int lane = 0; lane < lanes; ++lane) {
+            const int i = first + lane;
+            if (fabs(c[d][lane]) > felt) begin[i] = l < begin[i] ? l : begin[i], end[i] = l + 1;
+          }
         }
       }
+    }
+    for (int i = 1; i < intervals; ++i) {
+      const int j = intervals - 1 - i;
+      end[i] = end[i] > end[i - 1] ? end[i] : end[i - 1], begin[j] = begin[j] < begin[j + 1] ? begin[j] : begin[j + 1];
     }
   }
 };
@@ -77,23 +89,39 @@ template <class real> struct Contracted : Combined<real> {
   }
 };
 
-// The functions f_n of one centre for all blocks that occur.
+// The functions f_n of one centre for all blocks that occur, of a few cotangents.
 template <class real> struct RadialFunctions {
   const RadialBasis<real> &basis;
-  int64_t n_angular;
-  real *tables; // (blocks, terms, n_angular, intervals)
+  int64_t n_angular, of_block, of_cotangent; // numbers in the tables of one block, and of one cotangent
+  real *tables;                              // (cotangents, blocks, terms, n_angular, intervals)
+  int64_t cleared = 0;                       // cotangents whose tables are finite
+  int64_t shift = 0;                         // the interval with which all tables of the present centre begin
 
-  RadialFunctions(const RadialBasis<real> &basis, const Setup<real> &setup, ScratchArena &arena)
-      : basis(basis), n_angular(setup.p.n_angular),
-        tables(arena.take<real>(setup.n_blocks * n_angular * basis.terms * table_size<real>)) {}
+  RadialFunctions(const RadialBasis<real> &basis, const Setup<real> &setup, int64_t cotangents, ScratchArena &arena)
+      : basis(basis), n_angular(setup.p.n_angular), of_block(n_angular * basis.terms * table_size<real>),
+        of_cotangent(setup.n_blocks * of_block), tables(arena.take<real>(cotangents * of_cotangent)) {}
 
-  const real *of_block(int64_t block) const { return tables + block * n_angular * basis.terms * table_size<real>; }
+  // Makes all entries finite, of so many cotangents more: those that no triple needs are never written.
+  void clear(int64_t cotangents) {
+    for (; cleared < cotangents; ++cleared)
+      __builtin_memset(tables + cleared * of_cotangent, 0, size_t(of_cotangent) * sizeof(real));
+  }
 
-  // cotangent (n_radial3, n_angular) of a block
-  template <class io> void tabulate(int64_t block, const io *cotangent) {
+  // For a centre whose triples have mean distances from `nearest` to `farthest`: those of a small molecule fit into half of
+  // the intervals.
+  void begin_at(real nearest, real farthest) {
+    const int64_t first = int64_t(nearest * basis.per_width) - 1; // one more on both sides, for rounding
+    shift = basis.intervals - vectors_from(first > 0 ? first : 0, farthest) * lanes_of<real>;
+    shift = first < shift ? (first > 0 ? first : 0) : shift;
+  }
+
+  // cotangent number `which`, (n_radial3, n_angular) of a block, for mean distances up to `farthest`
+  template <class io> void tabulate(int64_t which, int64_t block, real farthest, const io *cotangent) const {
+    real *const to = tables + which * of_cotangent + block * of_block;
+    const int64_t vectors = vectors_from(shift, farthest);
     int64_t order = 0;
-    for (; order + 4 <= n_angular; order += 4) tabulate_orders<4>(block, order, cotangent);
-    for (; order < n_angular; ++order) tabulate_orders<1>(block, order, cotangent);
+    for (; order + 4 <= n_angular; order += 4) tabulate_orders<4>(vectors, order, cotangent, to);
+    for (; order < n_angular; ++order) tabulate_orders<1>(vectors, order, cotangent, to);
   }
 
   // The tables of the elements that a vector has lanes of: lanes with later[i], for i = 0 all lanes, look in table[i].
@@ -119,7 +147,7 @@ template <class real> struct RadialFunctions {
 
   template <class Angular> QML_INLINE Argument<Angular> argument(Vector<real> sum, const Angular &angular) const {
     const Vector<real> at = fma(sum, real(0.5) * basis.per_width, broadcast<real>(-0.5));
-    return {(IntegerVector<real>)(at + round_magic<real>), fraction<real>(at), angular};
+    return {(IntegerVector<real>)(at + round_magic<real>) - Integer<real>(shift), fraction<real>(at), angular};
   }
 
   // sum over n of f_n and the angular functions, with the slope by the mean distance on the scale of an interval, of
@@ -151,31 +179,42 @@ template <class real> struct RadialFunctions {
   }
 
 private:
-  template <int orders, class io> void tabulate_orders(int64_t block, int64_t first, const io *cotangent) {
-    constexpr int lanes = lanes_of<real>;
-    const int64_t size = basis.terms * table_size<real>;
-    real *const to = tables + block * n_angular * size + first * table_size<real>;
-    int64_t at = 0;
-    for (; at + 2 * lanes <= size; at += 2 * lanes) sum<orders, 2>(cotangent + first, at, to);
-    for (; at < size; at += lanes) sum<orders, 1>(cotangent + first, at, to);
+  // Vectors of intervals from one of them to that of the mean distance.
+  int64_t vectors_from(int64_t first, real farthest) const {
+    const int64_t last = int64_t(farthest * basis.per_width) + 1;
+    const int64_t found = ((last < basis.intervals ? last : basis.intervals - 1) - first) / lanes_of<real> + 1;
+    return found > 0 ? found : 1;
   }
 
-  template <int orders, int vectors, class io> QML_INLINE void sum(const io *cotangent, int64_t at, real *to) const {
-    constexpr int lanes = lanes_of<real>;
-    const int64_t size = basis.terms * table_size<real>;
-    Vector<real> sums[orders * vectors];
-    unroll<orders * vectors>([&](auto i) QML_INLINE_LAMBDA { sums[decltype(i)::value] = Vector<real>{}; });
-    for (int64_t l = 0; l < basis.n_radial3; ++l) {
-      unroll<orders * vectors>([&](auto i) QML_INLINE_LAMBDA {
-        constexpr int o = decltype(i)::value / vectors, v = decltype(i)::value % vectors;
-        const Vector<real> gaussian = load(basis.values + l * size + at + v * lanes);
-        sums[o * vectors + v] = fma(gaussian, real(cotangent[l * n_angular + o]), sums[o * vectors + v]);
+  // As many terms at once as leave their sums in registers.
+  static constexpr int at_once = QML_VECTOR_BYTES == 64 ? 4 : 2;
+
+  template <int orders, class io> void tabulate_orders(int64_t vectors, int64_t first, const io *cotangent, real *table) const {
+    real *const to = table + first * table_size<real>;
+    for (int64_t v = 0; v < vectors; ++v) {
+      int64_t term = 0;
+      for (; term + at_once <= basis.terms; term += at_once) sum<orders, at_once>(cotangent + first, v, term, to);
+      for (; term < basis.terms; ++term) sum<orders, 1>(cotangent + first, v, term, to);
+    }
+  }
+
+  template <int orders, int terms, class io>
+  QML_INLINE void sum(const io *cotangent, int64_t v, int64_t term, real *to) const {
+    const int64_t size = basis.terms * table_size<real>, first = shift + v * lanes_of<real>;
+    const int64_t stop = basis.end[first + lanes_of<real> - 1];
+    const real *gaussians = basis.values + term * table_size<real> + first;
+    Vector<real> sums[orders * terms];
+    unroll<orders * terms>([&](auto i) QML_INLINE_LAMBDA { sums[decltype(i)::value] = Vector<real>{}; });
+    for (int64_t l = basis.begin[first]; l < stop; ++l) {
+      unroll<orders * terms>([&](auto i) QML_INLINE_LAMBDA {
+        constexpr int o = decltype(i)::value / terms, d = decltype(i)::value % terms;
+        const Vector<real> gaussian = load(gaussians + l * size + d * table_size<real>);
+        sums[o * terms + d] = fma(gaussian, real(cotangent[l * n_angular + o]), sums[o * terms + d]);
       });
     }
-    unroll<orders * vectors>([&](auto i) QML_INLINE_LAMBDA {
-      constexpr int o = decltype(i)::value / vectors, v = decltype(i)::value % vectors;
-      const int64_t place = at + v * lanes, term = place / table_size<real>, interval = place % table_size<real>;
-      store(to + (term * n_angular + o) * table_size<real> + interval, sums[o * vectors + v]);
+    unroll<orders * terms>([&](auto i) QML_INLINE_LAMBDA {
+      constexpr int o = decltype(i)::value / terms, d = decltype(i)::value % terms;
+      store(to + ((term + d) * n_angular + o) * table_size<real> + v * lanes_of<real>, sums[o * terms + d]);
     });
   }
 };

@@ -192,20 +192,20 @@ template <class Angular, class real> void triple_slopes_row(const Neighbours<rea
   }
 }
 
-// Gradient by the positions of all neighbours, as a multiple of the vector to each and a part along x, y, z.
+// Gradients by the positions of all neighbours, as a multiple of the vector to each and a part along x, y, z.
 template <class real> struct Gradient {
-  real *radial, *x, *y, *z; // (capacity)
+  real *radial, *x, *y, *z; // (cotangents, capacity)
 
-  Gradient(const Setup<real> &setup, ScratchArena &arena) {
+  Gradient(const Setup<real> &setup, int64_t cotangents, ScratchArena &arena) {
     real **const arrays[] = {&radial, &x, &y, &z};
-    for (real **array : arrays) *array = arena.take<real>(setup.capacity);
+    for (real **array : arrays) *array = arena.take<real>(cotangents * setup.capacity);
   }
 };
 
 // The sums of radial and angular functions of the triples of some neighbours with one vector of slots, each lane with the
 // radial functions of its element. In a loop of its own, as it leaves no register for anything else.
 template <class real> struct Contraction {
-  // The elements of one vector of slots, ascending: of each its table and its first slot.
+  // The elements of one vector of slots, ascending: of each its table (of the first cotangent) and its first slot.
   struct Elements {
     static constexpr int most = lanes_of<real> < 3 ? 3 : lanes_of<real>;
     int64_t count;
@@ -215,11 +215,11 @@ template <class real> struct Contraction {
   const Neighbours<real> &n;
   const RadialFunctions<real> &radial;
   Elements *elements;     // (capacity / lanes)
-  Contracted<real> *sums; // (most_rows)
+  Contracted<real> *sums; // (cotangents, most_rows)
 
-  Contraction(const Neighbours<real> &n, const RadialFunctions<real> &radial, ScratchArena &arena)
+  Contraction(const Neighbours<real> &n, const RadialFunctions<real> &radial, int64_t cotangents, ScratchArena &arena)
       : n(n), radial(radial), elements(arena.take<Elements>(n.setup.capacity / lanes_of<real>)),
-        sums(arena.take<Contracted<real>>(most_rows<real>)) {}
+        sums(arena.take<Contracted<real>>(cotangents * most_rows<real>)) {}
 
   // For neighbours j of one element: elements before it are not met by any of them.
   void of_element(int64_t element) const {
@@ -227,7 +227,7 @@ template <class real> struct Contraction {
     for (int64_t v = n.start[element] / lanes; v < n.setup.capacity / lanes; ++v) elements[v].count = 0;
     for (int64_t other = element; other < n.setup.p.n_elements; ++other) {
       const int64_t start = n.start[other], stop = n.start[other + 1];
-      const real *table = radial.of_block(n.setup.block_index(element, other));
+      const real *table = radial.tables + n.setup.block_index(element, other) * radial.of_block;
       for (int64_t v = start / lanes; start < stop && v <= (stop - 1) / lanes; ++v) {
         const int64_t i = elements[v].count++;
         elements[v].table[i] = table, elements[v].start[i] = start;
@@ -235,20 +235,20 @@ template <class real> struct Contraction {
     }
   }
 
-  // Fills `sums` for the neighbours j <= i < j + rows.
-  template <class Angular> QML_INLINE void fill(int64_t j, int64_t rows, int64_t slot) const {
+  // Fills `sums` for the neighbours j <= i < j + rows and the first `count` cotangents.
+  template <class Angular, int count> QML_INLINE void fill(int64_t j, int64_t rows, int64_t slot) const {
     const Elements &here = elements[slot / lanes_of<real>];
-    if (here.count == 1) return fill<Angular, 1>(j, rows, slot, here, 0);
-    if (here.count == 2) return fill<Angular, 2>(j, rows, slot, here, 0);
-    fill<Angular, 3>(j, rows, slot, here, 0);
+    if (here.count == 1) return fill<Angular, count, 1>(j, rows, slot, here, 0);
+    if (here.count == 2) return fill<Angular, count, 2>(j, rows, slot, here, 0);
+    fill<Angular, count, 3>(j, rows, slot, here, 0);
     for (int64_t e = 3; e < here.count; ++e) {
-      fill<Angular, 1>(j, rows, slot, here, e, slots_from<real>(slot) >= Integer<real>(here.start[e]));
+      fill<Angular, count, 1>(j, rows, slot, here, e, slots_from<real>(slot) >= Integer<real>(here.start[e]));
     }
   }
 
 private:
   // `n_here` elements from the first-th on. Lanes that are not in `chosen`, if it is given, keep what is there.
-  template <class Angular, int n_here, class... Lanes>
+  template <class Angular, int count, int n_here, class... Lanes>
   QML_INLINE void fill(int64_t j, int64_t rows, int64_t slot, const Elements &here, int64_t first,
                        Lanes... chosen) const {
     typename RadialFunctions<real>::template Tables<n_here> tables;
@@ -264,74 +264,93 @@ private:
       return radial.argument(one.r + other.r, Angular(n.setup.p, t));
     };
     over_rows<2>(rows, [&](int64_t i, auto number) QML_INLINE_LAMBDA {
-      constexpr int count = decltype(number)::value;
-      Contracted<real> found[count];
-      contract(argument, i, tables, found, Counted<count>{});
-      unroll<count>([&](auto index) QML_INLINE_LAMBDA {
-        constexpr int k = decltype(index)::value;
-        if constexpr (sizeof...(chosen) == 0) sums[i + k] = found[k];
-        else sums[i + k].choose((chosen, ...), found[k]);
-      });
+      fill_rows<count>(argument, i, tables, Counted<decltype(number)::value>{}, chosen...);
     });
   }
-  template <class F, class Tables, int count, int... k>
-  QML_INLINE void contract(F argument, int64_t i, const Tables &tables, Contracted<real> (&out)[count],
-                           Indices<k...>) const {
+  template <int count, class F, class Tables, int... k, class... Lanes>
+  QML_INLINE void fill_rows(F argument, int64_t i, Tables tables, Indices<k...>, Lanes... chosen) const {
     const decltype(argument(i)) arguments[] = {argument(i + k)...};
-    radial.contract(tables, arguments, out);
+    for (int which = 0; which < count; ++which) {
+      Contracted<real> found[sizeof...(k)];
+      radial.contract(tables, arguments, found);
+      Contracted<real> *to = sums + which * most_rows<real> + i;
+      for (int r = 0; r < int(sizeof...(k)); ++r) {
+        if constexpr (sizeof...(chosen) == 0) to[r] = found[r];
+        else to[r].choose((chosen, ...), found[r]);
+      }
+      for (const real *&table : tables.table) table += radial.of_cotangent;
+    }
   }
 };
 
-// Adds the gradient of sum(cotangent * values) over the triples of the neighbours j <= i < j + count with all later ones.
-template <class Angular, class real>
-void triple_pullback(const Contraction<real> &contraction, int64_t j, int64_t count, const Gradient<real> &gradient) {
+// Adds the gradients of sum(cotangent * values) over the triples of the neighbours j <= i < j + rows with all later ones,
+// for so many cotangents: geometry and weight of a triple are the same for all of them.
+template <class Angular, int count, class real>
+void triple_pullback(const Contraction<real> &contraction, int64_t j, int64_t rows, const Gradient<real> &gradient) {
   const Neighbours<real> &n = contraction.n;
   const qml_fchl19 &p = n.setup.p;
+  const int64_t capacity = n.setup.capacity;
   const real half_width = real(0.5) * contraction.radial.basis.per_width;
-  struct {
+  struct Parts {
     Vector<real> radial, x, y, z;
-  } own[most_rows<real>] = {};
+  } own[count][most_rows<real>] = {};
   over_slots(n, j, [&](int64_t slot) QML_INLINE_LAMBDA {
-    contraction.template fill<Angular>(j, count, slot);
+    contraction.template fill<Angular, count>(j, rows, slot);
     const Corner<real> other = Corner<real>::loaded(n, slot);
-    Vector<real> radial = load(gradient.radial + slot);
-    Cross<real> of_k = {load(gradient.x + slot), load(gradient.y + slot), load(gradient.z + slot)};
-    over_rows<2>(count, [&](int64_t first, auto number) QML_INLINE_LAMBDA {
+    Parts of_k[count];
+    unroll<count>([&](auto which) QML_INLINE_LAMBDA {
+      constexpr int c = decltype(which)::value;
+      const int64_t at = c * capacity + slot;
+      of_k[c] = {load(gradient.radial + at), load(gradient.x + at), load(gradient.y + at), load(gradient.z + at)};
+    });
+    over_rows<2>(rows, [&](int64_t first, auto number) QML_INLINE_LAMBDA {
       unroll<decltype(number)::value>([&](auto index) QML_INLINE_LAMBDA {
         const int64_t i = first + decltype(index)::value;
         const Corner<real> one = Corner<real>::repeated(n, j + i);
         const Triple<real> t(n.setup, one, other, slots_from<real>(slot) > Integer<real>(j + i), Separated<false>{});
-        const Contracted<real> &f = contraction.sums[i];
         const TripleSlopes<real> slopes(p, t);
         const Vector<real> both = t.both(), weight = both * t.axilrod_teller;
-        const Vector<real> value = both * f.value, weighted = weight * f.value;
-        const Vector<real> by_cosine = weight * f.by_cosine * t.inverse_ab, by_mean = weight * f.by_mean;
-        // by the distance to one of the two, divided by it
-        const auto by_side = [&](Vector<real> by_angles, const Corner<real> &of, Vector<real> lever) QML_INLINE_LAMBDA {
-          const Vector<real> rest = fma(by_cosine * lever, of.inverse_r * of.inverse_r, by_mean * (half_width * of.inverse_r));
-          return fma(value, by_angles, fma(weighted, of.weight_slope, rest));
-        };
-        own[i].radial += by_side(slopes.by_a, one, t.u), radial += by_side(slopes.by_b, other, t.v);
-        const Vector<real> along = fma(value, slopes.along, by_cosine);
-        own[i].x += along * t.away_x, own[i].y += along * t.away_y, own[i].z += along * t.away_z;
-        of_k.x -= along * t.away_x, of_k.y -= along * t.away_y, of_k.z -= along * t.away_z;
-        if constexpr (Angular::has_sine) {
-          const Angular angular(p, t);
-          const Vector<real> by_sine = f.by_sine * weight;
-          const Cross<real> sine_j = angular.sine_slope(one), sine_k = angular.sine_slope(other);
-          own[i].x += by_sine * sine_j.x, own[i].y += by_sine * sine_j.y, own[i].z += by_sine * sine_j.z;
-          of_k.x -= by_sine * sine_k.x, of_k.y -= by_sine * sine_k.y, of_k.z -= by_sine * sine_k.z;
-        }
+        unroll<count>([&](auto which) QML_INLINE_LAMBDA {
+          constexpr int c = decltype(which)::value;
+          const Contracted<real> &f = contraction.sums[c * most_rows<real> + i];
+          Parts &of_j = own[c][i];
+          const Vector<real> value = both * f.value, weighted = weight * f.value;
+          const Vector<real> by_cosine = weight * f.by_cosine * t.inverse_ab, by_mean = weight * f.by_mean;
+          // by the distance to one of the two, divided by it
+          const auto by_side = [&](Vector<real> by_angles, const Corner<real> &of, Vector<real> lever) QML_INLINE_LAMBDA {
+            const Vector<real> rest =
+                fma(by_cosine * lever, of.inverse_r * of.inverse_r, by_mean * (half_width * of.inverse_r));
+            return fma(value, by_angles, fma(weighted, of.weight_slope, rest));
+          };
+          of_j.radial += by_side(slopes.by_a, one, t.u), of_k[c].radial += by_side(slopes.by_b, other, t.v);
+          const Vector<real> along = fma(value, slopes.along, by_cosine);
+          of_j.x += along * t.away_x, of_j.y += along * t.away_y, of_j.z += along * t.away_z;
+          of_k[c].x -= along * t.away_x, of_k[c].y -= along * t.away_y, of_k[c].z -= along * t.away_z;
+          if constexpr (Angular::has_sine) {
+            const Angular angular(p, t);
+            const Vector<real> by_sine = f.by_sine * weight;
+            const Cross<real> sine_j = angular.sine_slope(one), sine_k = angular.sine_slope(other);
+            of_j.x += by_sine * sine_j.x, of_j.y += by_sine * sine_j.y, of_j.z += by_sine * sine_j.z;
+            of_k[c].x -= by_sine * sine_k.x, of_k[c].y -= by_sine * sine_k.y, of_k[c].z -= by_sine * sine_k.z;
+          }
+        });
       });
     });
-    store(gradient.radial + slot, radial);
-    store(gradient.x + slot, of_k.x), store(gradient.y + slot, of_k.y), store(gradient.z + slot, of_k.z);
+    unroll<count>([&](auto which) QML_INLINE_LAMBDA {
+      constexpr int c = decltype(which)::value;
+      const int64_t at = c * capacity + slot;
+      store(gradient.radial + at, of_k[c].radial);
+      store(gradient.x + at, of_k[c].x), store(gradient.y + at, of_k[c].y), store(gradient.z + at, of_k[c].z);
+    });
   });
-  for (int64_t i = 0; i < count; ++i) {
-    real sums[4];
-    sum_four<real>({own[i].radial, own[i].x, own[i].y, own[i].z}, sums);
-    gradient.radial[j + i] += sums[0];
-    gradient.x[j + i] += sums[1], gradient.y[j + i] += sums[2], gradient.z[j + i] += sums[3];
+  for (int c = 0; c < count; ++c) {
+    for (int64_t i = 0; i < rows; ++i) {
+      const int64_t at = c * capacity + j + i;
+      real sums[4];
+      sum_four<real>({own[c][i].radial, own[c][i].x, own[c][i].y, own[c][i].z}, sums);
+      gradient.radial[at] += sums[0];
+      gradient.x[at] += sums[1], gradient.y[at] += sums[2], gradient.z[at] += sums[3];
+    }
   }
 }
 

@@ -39,29 +39,32 @@ template <class real> QML_INLINE void two_body_slopes(const Neighbours<real> &n,
   }
 }
 
-// Derivative of sum(cotangent * value) by the distance of one neighbour, in lanes yet to be summed; cotangent (padded2).
-template <class real>
-QML_INLINE Vector<real> two_body_pullback(const Neighbours<real> &n, int64_t slot, const real *cotangent) {
-  Vector<real> total = {};
+// totals[c][at] = derivative of sum(cotangent c * value) by the distance of one neighbour, in lanes yet to be summed;
+// cotangents (count, padded2).
+template <int count, class real>
+QML_INLINE void two_body_pullback(const Neighbours<real> &n, int64_t slot, const real *cotangents,
+                                  Vector<real> (&totals)[count][4], int at) {
+  for (int c = 0; c < count; ++c) totals[c][at] = Vector<real>{};
   for (int64_t k = 0; k < n.setup.padded2; k += lanes_of<real>) {
-    total += load(cotangent + k) * LogNormal<real>(n, slot, k).slope(n, slot);
+    const Vector<real> slope = LogNormal<real>(n, slot, k).slope(n, slot);
+    for (int c = 0; c < count; ++c) totals[c][at] += load(cotangents + c * n.setup.padded2 + k) * slope;
   }
-  return total;
 }
 
-// Adds this, divided by the distance, for all neighbours of one element.
-template <class real>
-void add_two_body_pullback(const Neighbours<real> &n, int64_t element, const real *cotangent, real *radial) {
+// Adds this, divided by the distance, for all neighbours of one element: radial (count, capacity).
+template <int count, class real>
+void add_two_body_pullback(const Neighbours<real> &n, int64_t element, const real *cotangents, real *radial) {
   const int64_t stop = n.start[element + 1];
-  int64_t slot = n.start[element];
-  for (; slot + 4 <= stop; slot += 4) {
-    Vector<real> totals[4];
-    for (int i = 0; i < 4; ++i) totals[i] = two_body_pullback(n, slot + i, cotangent);
-    real sums[4];
-    sum_four<real>(totals, sums);
-    for (int i = 0; i < 4; ++i) radial[slot + i] += sums[i] * n.inverse_r[slot + i];
+  for (int64_t slot = n.start[element]; slot < stop; slot += 4) {
+    const int here = stop - slot < 4 ? int(stop - slot) : 4;
+    Vector<real> totals[count][4] = {};
+    for (int i = 0; i < here; ++i) two_body_pullback(n, slot + i, cotangents, totals, i);
+    for (int c = 0; c < count; ++c) {
+      real sums[4];
+      sum_four<real>(totals[c], sums);
+      for (int i = 0; i < here; ++i) radial[c * n.setup.capacity + slot + i] += sums[i] * n.inverse_r[slot + i];
+    }
   }
-  for (; slot < stop; ++slot) radial[slot] += sum<real>(two_body_pullback(n, slot, cotangent)) * n.inverse_r[slot];
 }
 
 } // namespace fchl19

@@ -93,9 +93,9 @@ void StoredModel::read_committee(const TensorFile &file, const Json &about, bool
   n_members = whole_field(file, about, "members");
   n_force_members = whole_field(file, about, "force_members");
   member_features = whole_field(file, about, "n_features");
-  energy_scale = real_field(file, object_field(file, object_field(file, about, "calibrations"), "energies"), "scale");
-  if (n_members < 1 || n_force_members < 0 || n_force_members > n_members || member_features < 1 || !(energy_scale >= 0))
+  if (n_members < 1 || n_force_members < 0 || n_force_members > n_members || member_features < 1)
     file.altered("committee");
+  read_calibrations(file, about);
   const int64_t width = (blocks ? n : 1) * member_features;
   const std::vector<double> read = file.doubles("committee", {n_members, width});
   for (int64_t member = 0; member < n_members; ++member)
@@ -103,6 +103,23 @@ void StoredModel::read_committee(const TensorFile &file, const Json &about, bool
       const double *from = read.data() + member * width + (blocks ? e * member_features : 0);
       members.insert(members.end(), from, from + member_features);
     }
+}
+
+void StoredModel::read_calibrations(const TensorFile &file, const Json &about) {
+  const auto add = [&](std::vector<double> &to, const Json &one) {
+    const double scale = real_field(file, one, "scale"), noise = real_field(file, one, "noise");
+    const double power = one.find("power") ? real_field(file, one, "power") : 1; // older files have none
+    if (!(scale >= 0) || !(noise >= 0) || !(power > 0 && power <= 1)) file.altered("committee");
+    to.insert(to.end(), {scale, noise, power});
+  };
+  const Json &every = object_field(file, about, "calibrations"), *own = about.find("of_elements");
+  add(of_energies, object_field(file, every, "energies"));
+  of_energies.push_back(real_field(file, about, "size_exponent"));
+  for (const int32_t number : atomic_numbers) { // an element without a calibration of its own has that of all
+    const std::string z = std::to_string(number);
+    const bool known = own && own->find(z.c_str());
+    add(of_forces, known ? object_field(file, *own, z.c_str()) : object_field(file, every, "forces"));
+  }
 }
 
 void StoredModel::read_maps(const TensorFile &file, const Json &features) {

@@ -20,7 +20,7 @@ struct StoredModel {
   std::vector<double> reach, onset, full, strength; // of crowded atoms, (elements, elements) and (elements); empty: none
   int32_t n_members = 0, n_force_members = 0; // of the committee; 0: the file has none
   int64_t member_features = 0;
-  double energy_scale = 0;
+  std::vector<double> of_energies, of_forces; // calibrations, (4) and (elements, 3)
   std::vector<double> members;         // (members, elements, features)
 
 private:
@@ -35,6 +35,7 @@ private:
 
   void read_maps(const TensorFile &file, const Json &features);
   void read_committee(const TensorFile &file, const Json &about, bool blocks);
+  void read_calibrations(const TensorFile &file, const Json &about);
 };
 
 } // namespace qml

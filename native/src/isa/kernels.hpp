@@ -59,9 +59,9 @@ template <class real> struct Members {
 template <class real> struct EnvironmentKernels {
   void (*values)(const void *parameters, int64_t n_atoms, const int64_t *segments, int64_t apart, const real *vectors,
                  real *out, int threads);
-  // of several cotangents at once, each with an output of its own: they share what follows from the vectors
+  // of n cotangents at once, (atoms, n, size), each with an output of its own: they share what follows from the vectors
   void (*pullback)(const void *parameters, int64_t n_atoms, const int64_t *segments, int64_t apart,
-                   const real *vectors, int n, const real *const *cotangents, real *const *outs, int threads);
+                   const real *vectors, int n, const real *cotangents, real *const *outs, int threads);
   void (*jacobian)(const void *parameters, int64_t n_atoms, const int64_t *segments, const real *vectors,
                    const int64_t *centre_element, int64_t rank, const real *projections, real *out, int threads);
 };

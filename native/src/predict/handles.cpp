@@ -166,18 +166,29 @@ void set_crowding(const char *name, qml_predictor &predictor, const double *reac
 // Members of a committee: more say nothing new.
 constexpr int32_t most_members = 1024;
 
+Calibration calibration(const char *name, const double *values) {
+  if (!(values[0] >= 0) || !(values[1] >= 0) || !(values[2] > 0 && values[2] <= 1))
+    fail(QML_BAD_ARGUMENT, "%s: wanted scale and noise that are not negative and 0 < power <= 1, got %g, %g and %g.",
+         name, values[0], values[1], values[2]);
+  return {values[0], values[1], values[2]};
+}
+
 void set_committee(qml_predictor &predictor, int64_t n_members, int64_t n_force_members, int64_t n_features,
-                   const double *weights, double energy_scale) {
+                   const double *weights, const double *of_energies, const double *of_forces) {
   const char *name = "qml_predictor_set_committee";
+  const int64_t n_elements = predictor.shape.n_elements;
   if (n_members < 1 || n_members > most_members || n_force_members < 0 || n_force_members > n_members ||
       n_force_members > most_force_members)
     fail(QML_BAD_ARGUMENT, "%s: wanted 1 ... %d members, and no more nor more than %d of forces, got %lld and %lld.",
          name, most_members, most_force_members, (long long)n_members, (long long)n_force_members);
-  if (!(energy_scale >= 0) || !std::isfinite(energy_scale))
-    fail(QML_BAD_ARGUMENT, "%s: the scale of energies must be finite and not negative, got %g.", name, energy_scale);
+  require_finite(name, "of_energies", of_energies, 4);
+  require_finite(name, "of_forces", of_forces, 3 * n_elements);
+  Calibrations calibrations;
+  calibrations.energies = calibration(name, of_energies), calibrations.size_exponent = of_energies[3];
+  for (int64_t e = 0; e < n_elements; ++e) calibrations.forces.push_back(calibration(name, of_forces + 3 * e));
   predictor.engine->set_committee(int(n_members), int(n_force_members), n_features, weights);
   predictor.n_members = int32_t(n_members), predictor.n_force_members = int32_t(n_force_members);
-  predictor.energy_scale = energy_scale;
+  predictor.calibrations = calibrations;
 }
 
 } // namespace
@@ -227,7 +238,7 @@ int32_t qml_predictor_load(const char *path, int32_t precision, double skin, qml
                         stored.strength.data());
     if (stored.n_members > 0)
       qml::set_committee(*made, stored.n_members, stored.n_force_members, stored.member_features,
-                         stored.members.data(), stored.energy_scale);
+                         stored.members.data(), stored.of_energies.data(), stored.of_forces.data());
     *out = qml::registry().add(made);
   });
 }
@@ -262,11 +273,12 @@ int32_t qml_predictor_set_crowding(qml_predictor *predictor, const double *reach
 }
 
 int32_t qml_predictor_set_committee(qml_predictor *predictor, int64_t n_members, int64_t n_force_members,
-                                    int64_t n_features, const double *weights, double energy_scale) {
+                                    int64_t n_features, const double *weights, const double *of_energies,
+                                    const double *of_forces) {
   return qml::guarded([&] {
     const std::shared_ptr<qml_predictor> found = qml::require_alive("qml_predictor_set_committee", predictor);
     const std::lock_guard<std::mutex> lock(found->one_call);
-    qml::set_committee(*found, n_members, n_force_members, n_features, weights, energy_scale);
+    qml::set_committee(*found, n_members, n_force_members, n_features, weights, of_energies, of_forces);
   });
 }
 

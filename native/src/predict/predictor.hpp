@@ -1,6 +1,7 @@
 // Energies, forces and virials from pairs of atoms, in tiles of centres.
 #pragma once
 
+#include "predict/calibration.hpp"
 #include "predict/engine_lists.hpp"
 #include "predict/neighbours.hpp"
 #include "predict/tile.hpp"
@@ -74,8 +75,8 @@ struct qml_predictor {
   double skin;
   int32_t precision;
   int32_t n_members = 0, n_force_members = 0; // of the committee
-  double energy_scale = 0;                    // eV for a deviation of one
+  qml::Calibrations calibrations;             // of its deviations
   qml::NeighbourList list;
-  qml::Buffer<double> atom_energies, forces;
+  qml::Buffer<double> atom_energies, forces, members;
   qml::EngineLists lists;
 };

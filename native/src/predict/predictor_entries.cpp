@@ -35,10 +35,21 @@ void require_structures(const Structures &s, int n_elements) {
   }
 }
 
-// Places for the deviations by the members of a committee, or null pointers.
-struct Members {
-  double *energies, *forces;
+// Places for standard deviations, (structures), (atoms) and (atoms), or null pointers.
+struct Uncertainties {
+  double *energies, *atom_energies, *forces;
 };
+
+// Standard deviations from the deviations of atomic energies (members, atoms) and of forces (force members, n_all, 3).
+void tell_uncertainties(const qml_predictor &of, const Structures &s, int64_t n_atoms, int64_t n_all,
+                        const double *energies, const double *forces, const Uncertainties &out) {
+  const int n = of.n_members;
+  for (int64_t k = 0; k < s.n_structures; ++k)
+    out.energies[k] = of.calibrations.of_energy(energies + s.offsets[k], n, s.offsets[k + 1] - s.offsets[k], n_atoms);
+  for (int64_t i = 0; i < n_atoms; ++i) out.atom_energies[i] = of.calibrations.of_atom_energy(energies + i, n, n_atoms);
+  for (int64_t i = 0; out.forces && i < n_atoms; ++i)
+    out.forces[i] = of.calibrations.of_force(s.element[i], forces + 3 * i, of.n_force_members, 3 * n_all);
+}
 
 void require_committee(const char *name, const qml_predictor &predictor) {
   if (predictor.n_members == 0)
@@ -47,7 +58,7 @@ void require_committee(const char *name, const qml_predictor &predictor) {
 }
 
 void predict(const qml_predictor *handle, const Structures &s, double *energies, double *atom_energies, double *forces,
-             double *virial, const Members &members, int32_t threads) {
+             double *virial, const Uncertainties &uncertain, int32_t threads) {
   const char *name = "qml_predictor_predict";
   const std::shared_ptr<qml_predictor> predictor = require_alive(name, handle);
   const std::lock_guard<std::mutex> lock(predictor->one_call);
@@ -67,25 +78,27 @@ void predict(const qml_predictor *handle, const Structures &s, double *energies,
   if (!atom_energies) atom_energies = predictor->atom_energies.room(n_atoms);
   for (int64_t i = 0; i < n_atoms; ++i) atom_energies[i] = predictor->baseline[size_t(s.element[i])];
   // forces on copies are kept apart, to be given to their originals
-  const int64_t n_all = 3 * list.n_all(), n_more = members.forces && forces ? predictor->n_force_members : 0;
-  const bool copies = list.n_all() > n_atoms;
-  double *room = copies ? predictor->forces.room((1 + n_more) * n_all) : nullptr;
-  double *all_forces = forces && copies ? room : forces, *all_members = n_more && copies ? room + n_all : members.forces;
-  if (!n_more) all_members = nullptr;
+  const int64_t n_all = 3 * list.n_all(), n_energies = uncertain.energies ? predictor->n_members * n_atoms : 0;
+  const int64_t n_more = uncertain.forces ? predictor->n_force_members : 0;
+  double *all_forces = forces && list.n_all() > n_atoms ? predictor->forces.room(n_all) : forces;
+  double *member_energies = n_energies ? predictor->members.room(n_energies + n_more * n_all) : nullptr;
+  double *member_forces = n_more ? member_energies + n_energies : nullptr;
   if (forces) std::fill(all_forces, all_forces + n_all, 0.0);
-  if (n_more) std::fill(all_members, all_members + n_more * n_all, 0.0);
+  if (n_more) std::fill(member_forces, member_forces + n_more * n_all, 0.0);
   if (virial) std::fill(virial, virial + 9 * s.n_structures, 0.0);
   predictor->engine->run({n_atoms, s.element, list.segments(), list.neighbour(), nullptr, list.places(), list.n_all()},
-                         {atom_energies, all_forces, virial, list.structure(), members.energies, all_members}, threads);
+                         {atom_energies, all_forces, virial, list.structure(), member_energies, member_forces},
+                         threads);
 
   auto give_back = [&](const double *from, double *to) {
-    std::copy(from, from + 3 * n_atoms, to);
     for (int64_t c = 0; c < list.n_all() - n_atoms; ++c)
       for (int axis = 0; axis < 3; ++axis)
         to[3 * int64_t(list.original()[c]) + axis] += from[3 * (n_atoms + c) + axis];
   };
-  if (all_forces != forces) give_back(all_forces, forces);
-  for (int64_t k = 0; copies && k < n_more; ++k) give_back(all_members + k * n_all, members.forces + 3 * k * n_atoms);
+  if (all_forces != forces) std::copy(all_forces, all_forces + 3 * n_atoms, forces), give_back(all_forces, forces);
+  for (double *one = member_forces; one < member_forces + n_more * n_all; one += n_all) give_back(one, one);
+  if (uncertain.energies)
+    tell_uncertainties(*predictor, s, n_atoms, list.n_all(), member_energies, member_forces, uncertain);
   for (int64_t n = 0; n < s.n_structures; ++n) {
     energies[n] = 0;
     for (int64_t i = s.offsets[n]; i < s.offsets[n + 1]; ++i) energies[n] += atom_energies[i];
@@ -186,11 +199,8 @@ void predict_lists(const qml_predictor *handle, const qml_neighbour_lists *given
     for (int64_t i = 0; i < n; ++i)
       for (int axis = 0; axis < 3; ++axis) forces[3 * int64_t(given->centres[i]) + axis] += all[3 * i + axis];
   }
-  for (int64_t i = 0; uncertainty && i < n; ++i) {
-    double sum = 0;
-    for (int32_t m = 0; m < predictor->n_members; ++m) sum += member_energies[m * n + i] * member_energies[m * n + i];
-    uncertainty[i] = predictor->energy_scale * std::sqrt(sum / predictor->n_members);
-  }
+  for (int64_t i = 0; uncertainty && i < n; ++i)
+    uncertainty[i] = predictor->calibrations.of_atom_energy(member_energies + i, predictor->n_members, n);
   if (virial) std::fill(virial, virial + 9, 0.0);
   for (int64_t i = 0; virials && i < n; ++i) {
     make_symmetric(virials + 9 * i);
@@ -209,20 +219,23 @@ int32_t qml_predictor_predict(qml_predictor *predictor, int64_t n_structures, co
                               double *virial, int32_t threads) {
   return qml::guarded([&] {
     qml::predict(predictor, {n_structures, offsets, element, positions, cells, periodic}, energies, atom_energies,
-                 forces, virial, {nullptr, nullptr}, threads);
+                 forces, virial, {nullptr, nullptr, nullptr}, threads);
   });
 }
 
-int32_t qml_predictor_predict_members(qml_predictor *predictor, int64_t n_structures, const int64_t *offsets,
-                                      const int64_t *element, const double *positions, const double *cells,
-                                      const uint8_t *periodic, double *energies, double *atom_energies, double *forces,
-                                      double *virial, double *member_energies, double *member_forces, int32_t threads) {
+int32_t qml_predictor_predict_uncertain(qml_predictor *predictor, int64_t n_structures, const int64_t *offsets,
+                                        const int64_t *element, const double *positions, const double *cells,
+                                        const uint8_t *periodic, double *energies, double *atom_energies,
+                                        double *forces, double *virial, double *energy_uncertainty,
+                                        double *atom_energy_uncertainty, double *force_uncertainty, int32_t threads) {
   return qml::guarded([&] {
-    const char *name = "qml_predictor_predict_members";
+    const char *name = "qml_predictor_predict_uncertain";
     qml::require_committee(name, *qml::require_alive(name, predictor));
-    qml::require(name, "member_energies", member_energies, n_structures);
+    qml::require(name, "energy_uncertainty", energy_uncertainty, n_structures);
+    qml::require(name, "atom_energy_uncertainty", atom_energy_uncertainty, n_structures);
     qml::predict(predictor, {n_structures, offsets, element, positions, cells, periodic}, energies, atom_energies,
-                 forces, virial, {member_energies, member_forces}, threads);
+                 forces, virial, {energy_uncertainty, atom_energy_uncertainty, forces ? force_uncertainty : nullptr},
+                 threads);
   });
 }
 

@@ -25,7 +25,7 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
   real *slopes = slope_.room((1 + n_more) * n_rows * model.rank);
   double *energy = energy_.room(n_rows);
   model.environments.values(model.parameters.get(), n_rows, segments, apart, vectors_.begin(), values, threads);
-  multiply(model, model.project, size, model.rank, values, projected, threads);
+  multiply(model, model.project, size, model.rank, 1, values, projected, threads);
   contract(model, threads);
   learnt_.room((1 + n_more) * int64_t(crowded_.size()));
   fade(0, energy, 1, slopes, model.rank);
@@ -40,15 +40,14 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
   }
   if (!out.by_pair) return;
 
-  const real *cotangents[1 + most_force_members];
   real *gradients[1 + most_force_members];
   for (int k = 0; k <= n_more; ++k) {
     const Gradients<real> &of = k == 0 ? out : deviations.gradients[size_t(k - 1)];
-    lift(model, k, threads);
-    cotangents[k] = values + k * n_rows * size;
     gradients[k] = of.by_pair + 3 * (pairs.segments[first * n_elements] - of.first_pair);
   }
-  model.environments.pullback(model.parameters.get(), n_rows, segments, apart, vectors_.begin(), 1 + n_more, cotangents,
+  multiply(model, model.lift, model.rank, size, 1 + n_more, side_by_side(slopes, n_rows, model.rank, n_more), values,
+           threads);
+  model.environments.pullback(model.parameters.get(), n_rows, segments, apart, vectors_.begin(), 1 + n_more, values,
                               gradients, threads);
   for (int k = 0; k <= n_more; ++k) turn(gradients[k], k == 0);
   let_go();
@@ -57,11 +56,16 @@ void Tile<real>::compute(const ModelIn<real> &model, const PairList &pairs, int6
   for (const Gradients<real> &member : deviations.gradients) sum_gradients(pairs, n_elements, first, last, member);
 }
 
-// Cotangents number `number` of the representation from the slopes.
-template <class real> void Tile<real>::lift(const ModelIn<real> &model, int number, int threads) {
-  const int64_t n_rows = first_row_.begin()[model.n_elements()], size = model.shape.size;
-  multiply(model, model.lift, model.rank, size, slope_.begin() + number * n_rows * model.rank,
-           values_.begin() + number * n_rows * size, threads);
+// Slopes (1 + n_more, rows, rank) as (rows, 1 + n_more, rank). In one product they read each matrix once, and a single atom
+// of an element fills a tile of rows.
+template <class real>
+const real *Tile<real>::side_by_side(const real *slopes, int64_t n_rows, int64_t rank, int n_more) {
+  if (n_more == 0) return slopes;
+  real *out = side_by_side_.room((1 + n_more) * n_rows * rank), *to = out;
+  for (int64_t row = 0; row < n_rows; ++row)
+    for (int k = 0; k <= n_more; ++k, to += rank)
+      std::memcpy(to, slopes + (k * n_rows + row) * rank, size_t(rank) * sizeof(real));
+  return out;
 }
 
 // Energies of all members, and slopes of the first ones after those of the model.
@@ -221,15 +225,15 @@ template <class real> void Tile<real>::turn(real *gradient, bool repelled) const
   }
 }
 
-// c = a times the matrix of each row's element.
+// c = a times the matrix of each row's element; both have `each` rows for a centre.
 template <class real>
 void Tile<real>::multiply(const ModelIn<real> &model, const std::vector<Buffer<real>> &matrices, int64_t depth,
-                          int64_t columns, const real *a, real *c, int threads) {
+                          int64_t columns, int64_t each, const real *a, real *c, int threads) {
   const int64_t *first_row = first_row_.begin();
   Product<real> *products = products_.room(model.n_elements());
   for (int e = 0; e < model.n_elements(); ++e)
-    products[e] = {a + first_row[e] * depth, first_row[e + 1] - first_row[e], matrices[size_t(e)].begin(),
-                   c + first_row[e] * columns};
+    products[e] = {a + each * first_row[e] * depth, each * (first_row[e + 1] - first_row[e]),
+                   matrices[size_t(e)].begin(), c + each * first_row[e] * columns};
   model.kernels.matrix_product(depth, columns, model.n_elements(), products, threads);
 }
 

@@ -47,8 +47,9 @@ private:
   // Rows are the centres sorted by element.
   Buffer<int64_t> centre_, first_row_, segments_; // (rows), (elements + 1), (rows, elements + 1)
   Buffer<real> vectors_;                          // (pairs, 3), as they are listed
-  Buffer<real> values_;                           // (rows, size), then cotangents (1 + force members, rows, size)
+  Buffer<real> values_;                           // (rows, size), then cotangents (rows, 1 + force members, size)
   Buffer<real> projected_, slope_;                // (rows, rank), (1 + force members, rows, rank)
+  Buffer<real> side_by_side_;                     // (rows, 1 + force members, rank) slopes
   Buffer<double> energy_, of_members_;            // (rows), (rows, members)
   Buffer<Product<real>> products_;
   std::vector<ClosePair> close_;
@@ -62,13 +63,13 @@ private:
   void fade(int number, double *energy, int64_t apart, real *slopes, int64_t rank);
   void push_apart(const Crowding &crowding, const PairList &pairs, int n_elements, int number, real *gradient) const;
   void turn(real *gradient, bool repelled) const;
-  void lift(const ModelIn<real> &model, int number, int threads);
+  const real *side_by_side(const real *slopes, int64_t n_rows, int64_t rank, int n_more);
   void deviate(const ModelIn<real> &model, int n_slopes, int threads);
   void tell_energies(int64_t n_rows, int64_t n_centres, int n_members, double *energies) const;
   void sort(const ModelIn<real> &model, const PairList &pairs, int64_t first, int64_t last);
   void measure(const PairList &pairs, int n_elements, int64_t first, int64_t last);
   void multiply(const ModelIn<real> &model, const std::vector<Buffer<real>> &matrices, int64_t depth, int64_t columns,
-                const real *a, real *c, int threads);
+                int64_t each, const real *a, real *c, int threads);
   // Energies and slopes of the projected rows.
   void contract(const ModelIn<real> &model, int threads);
   void sum_gradients(const PairList &pairs, int n_elements, int64_t first, int64_t last,

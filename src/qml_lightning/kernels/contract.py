@@ -207,8 +207,8 @@ class FeatureMap:
 
 # Energies (structures,), those of atoms (atoms,), forces (atoms, 3) and virials (structures, 3, 3).
 Whole = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
-# Deviations by the members of a committee: of atomic energies (members, atoms) and of forces (members, atoms, 3).
-Members = tuple[Tensor, Tensor | None]
+# Standard deviations of energies (structures,), of those of atoms (atoms,) and of the components of forces (atoms,).
+Uncertainties = tuple[Tensor, Tensor, Tensor | None]
 
 
 class WholePath(Protocol):
@@ -229,7 +229,7 @@ class WholePath(Protocol):
         virial: bool,
     ) -> Whole: ...
 
-    def predict_members(
+    def predict_uncertain(
         self,
         offsets: Tensor,
         element: Tensor,
@@ -239,7 +239,7 @@ class WholePath(Protocol):
         *,
         forces: bool,
         virial: bool,
-    ) -> tuple[Whole, Members]: ...
+    ) -> tuple[Whole, Uncertainties]: ...
 
 
 @dataclass(frozen=True)
@@ -257,8 +257,9 @@ class PredictorModel:
     gaps: tuple[Tensor, Tensor] | None = None
     # crowding from which learnt energies fade out: reach (elements, elements), onset, full and strength (elements,)
     crowding: tuple[Tensor, Tensor, Tensor, Tensor] | None = None
-    # a committee: deviations of weights (members, elements, first features of a map), and members that have forces
-    committee: tuple[Tensor, int] | None = None
+    # a committee: deviations of weights (members, elements, first features of a map), members that have forces, and the
+    # calibration: scale, noise, power, exponent of size of energies (4,); scale, noise, power of forces (elements, 3)
+    committee: tuple[Tensor, int, Tensor, Tensor] | None = None
 
 
 class Sums(Protocol):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -78,17 +78,24 @@ class Committee:
 
         `numbers`: atomic numbers of the atoms. An element without a calibration of its own has that of all.
         """
-        squared_scale, power, squared_noise = sent(self._of_numbers, members.device)[:, numbers]
+        scale, noise, power = sent(self._of_numbers, members.device)[:, numbers]
         variance = members.square().mean((0, 2))
-        return variance.pow_(power).mul_(squared_scale).add_(squared_noise).sqrt_()
+        return variance.pow_(power).mul_(scale.square()).add_(noise.square()).sqrt_()
+
+    def calibration_of_energies(self) -> Tensor:
+        """Scale, noise, power and exponent of size of energies, (4,)."""
+        of = self.calibrations["energies"]
+        return torch.tensor([of.scale, of.noise, of.power, self.size_exponent], dtype=torch.float64)
+
+    def calibration_of_forces(self, numbers: Iterable[int]) -> Tensor:
+        """Scale, noise and power of forces on the elements with these atomic numbers, (elements, 3)."""
+        each = [self.of_elements.get(z, self.calibrations["forces"]) for z in numbers]
+        return torch.tensor([[one.scale, one.noise, one.power] for one in each], dtype=torch.float64)
 
     @cached_property
     def _of_numbers(self) -> Tensor:
-        """Squared scale, power and squared noise of forces by atomic number, (3, 119): few operations for few atoms."""
-        each = [self.of_elements.get(z, self.calibrations["forces"]) for z in range(119)]
-        return torch.tensor(
-            [[one.scale**2, one.power, one.noise**2] for one in each], dtype=torch.float64
-        ).T.contiguous()
+        """Scale, noise and power of forces by atomic number, (3, 119): few operations for few atoms."""
+        return self.calibration_of_forces(range(119)).T.contiguous()
 
 
 def _calibration(values: Mapping[str, Any]) -> Calibration:

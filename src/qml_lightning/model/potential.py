@@ -255,13 +255,14 @@ class Potential(Model):
 
         return [member(weights) for weights in basis.like(self.committee.deviations)]
 
-    def _member_weights(self) -> tuple[Tensor, int] | None:
-        """Deviations of the committee for each element, (members, elements, features), and members that have forces."""
+    def _for_whole_path(self) -> tuple[Tensor, int, Tensor, Tensor] | None:
+        """The committee as `PredictorModel` has it."""
         if (committee := self.committee) is None:
             return None
         of_all = committee.deviations.view(len(committee), -1, committee.n_features)
         of_all = of_all.expand(-1, len(self.elements), -1).contiguous()
-        return of_all, committee.force_members
+        of_forces = committee.calibration_of_forces(self.elements)
+        return of_all, committee.force_members, committee.calibration_of_energies(), of_forces
 
     def _whole_path(self, basis: ReadyBasis, skin: float) -> WholePath | None:
         if basis.kernels.predictor is None:
@@ -277,6 +278,6 @@ class Potential(Model):
             None if repulsion is None else (self.elements, repulsion.outer, repulsion.inner),
             None if gaps is None else (gaps.low, gaps.high),
             None if crowding is None else (crowding.reach, crowding.onset, crowding.full, crowding.strength),
-            self._member_weights(),
+            self._for_whole_path(),
         )
         return basis.kernels.predictor(model, basis.projections.dtype, skin)

@@ -210,14 +210,14 @@ class Predictor:
             structures.cells.contiguous(),
             structures.periodic.contiguous(),
         )
+        told: tuple[Tensor | None, ...] = ()
         if uncertainty:
-            whole, members = path.predict_members(*given, forces=forces, virial=stress)
+            whole, told = path.predict_uncertain(*given, forces=forces, virial=stress)
         else:
-            whole, members = path.predict(*given, forces=forces, virial=stress), None
+            whole = path.predict(*given, forces=forces, virial=stress)
         energies, atom_energies, force, virial = whole
         per_volume = None if virial is None else virial / structures.volumes[:, None, None]
-        made = Prediction(energies, atom_energies, force, per_volume)
-        return made if members is None else self._uncertain(made, structures, *members)
+        return Prediction(energies, atom_energies, force, per_volume, *told)
 
     def _uncertain(
         self, made: Prediction, structures: Structures, energies: Tensor, forces: Tensor | None

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from ...errors import InputError, ModelError, QMLError, ResourceError
 
-ABI_VERSION = 7
+ABI_VERSION = 8
 DENSITY_PADDING = 16  # QML_DENSITY_PADDING of the C header
 _LIBRARY = "libqml_lightning.so"
 _ERRORS: dict[int, type[QMLError]] = {1: InputError, 2: InputError, 3: ResourceError, 5: ModelError}
@@ -51,10 +51,10 @@ OTHERS = {
     "predictor_set_repulsion": "struct* int32* double* double*",
     "predictor_set_gaps": "struct* double* double*",
     "predictor_set_crowding": "struct* double* double* double* double*",
-    "predictor_set_committee": "struct* int64 int64 int64 double* double",
+    "predictor_set_committee": "struct* int64 int64 int64 double* double* double*",
     "predictor_predict": "struct* int64 int64* int64* double* double* uint8* double* double* double* double* int32",
-    "predictor_predict_members": "struct* int64 int64* int64* double* double* uint8* "
-    "double* double* double* double* double* double* int32",
+    "predictor_predict_uncertain": "struct* int64 int64* int64* double* double* uint8* "
+    "double* double* double* double* double* double* double* int32",
     "predictor_predict_pairs": "struct* int64 int64 int64* int64* int32* double* double* double* double* int32",
     "predictor_predict_lists": "struct* struct* double* double* double* double* int32",
     "predictor_predict_lists_uncertain": "struct* struct* double* double* double* double* double* int32",

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import InputError
-from ..contract import Members, PredictorModel, Whole
+from ..contract import PredictorModel, Uncertainties, Whole
 from .functions import map_struct, representation_struct
 from .library import OTHERS, FeatureMapStruct, ModelStruct, address, addresses, check, library, shaped
 
@@ -64,12 +64,13 @@ class NativePredictor:
         if model.committee is not None:
             self._set_committee(*model.committee)
 
-    def _set_committee(self, weights: Tensor, n_forces: int) -> None:
+    def _set_committee(self, weights: Tensor, n_forces: int, of_energies: Tensor, of_forces: Tensor) -> None:
         members, _, n_features = weights.shape
         shaped("committee", weights, members, self._n_elements, n_features)
-        given = members, n_forces, n_features, address(weights, _DOUBLE), 1.0
+        shaped("of_energies", of_energies, 4)
+        shaped("of_forces", of_forces, self._n_elements, 3)
+        given = members, n_forces, n_features, *(address(one, _DOUBLE) for one in (weights, of_energies, of_forces))
         check(library().qml_predictor_set_committee(self._handle, *given))
-        self._members = members, n_forces
 
     @classmethod
     def load(cls, path: str | Path, dtype: torch.dtype | None = None, skin: float = 0.0) -> NativePredictor:
@@ -126,17 +127,16 @@ class NativePredictor:
         self._run("predictor_predict", len(cells), *given, *out)
         return out
 
-    def predict_members(
+    def predict_uncertain(
         self, offsets: Tensor, element: Tensor, positions: Tensor, cells: Tensor, periodic: Tensor, *,
         forces: bool, virial: bool,
-    ) -> tuple[Whole, Members]:  # fmt: skip
-        """The prediction, and deviations of atomic energies and of forces by the members of the committee."""
+    ) -> tuple[Whole, Uncertainties]:  # fmt: skip
+        """The prediction, and standard deviations of energies, atomic energies and forces from the committee."""
         given = offsets, element, positions, cells, periodic
-        out, (n, n_forces) = self._room(*given, forces, virial), self._members
-        energies = torch.empty(n, len(element), dtype=_DOUBLE)
-        of_forces = torch.empty(n_forces, len(element), 3, dtype=_DOUBLE) if forces else None
-        self._run("predictor_predict_members", len(cells), *given, *out, energies, of_forces)
-        return out, (energies, of_forces)
+        out = self._room(*given, forces, virial)
+        told = torch.empty_like(out[0]), torch.empty_like(out[1]), torch.empty_like(out[1]) if forces else None
+        self._run("predictor_predict_uncertain", len(cells), *given, *out, *told)
+        return out, told
 
     @staticmethod
     def _room(
