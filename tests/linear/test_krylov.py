@@ -11,7 +11,7 @@ import torch
 
 from qml_lightning.errors import SolveError
 from qml_lightning.linear import preconditioner
-from qml_lightning.linear.krylov import State, Stopping, least_residuals, look_at
+from qml_lightning.linear.krylov import LATER_GAIN, LATER_PATIENCE, State, Stopping, least_residuals, look_at
 from qml_lightning.linear.preconditioner import GuidedBySmallModel, Parted, trusted_factor
 
 RIDGE = 1e-4
@@ -145,6 +145,20 @@ def test_it_stops_when_held_out_rows_gain_no_more():
     errors = [step.held_out for step in state.history]
     assert state.history[-1].residual > 1e-14
     assert min(errors[-4:]) > 0.999 * min(errors[:-4])
+
+
+def test_another_ridge_that_goes_on_ends_with_two_looks_of_little_gain():
+    z, y = _problem()
+    targets, guided = torch.from_numpy(y), _guided(z, 64)
+    errors = iter([1.0, 0.95, 0.9, 0.895, 0.892, 0.5, 0.4])  # of the start, then after each step
+    held_out = lambda w: next(errors) if bool(w.any()) else 9.0  # noqa: E731
+    later = Stopping(1e-14, look_every=1, patience=LATER_PATIENCE, gain=LATER_GAIN)
+    state = least_residuals(guided.step, targets, State.start(1e-2, targets, 512), Stopping(1e-9, 3))
+    state = state.with_ridge(1e-3, targets)
+    look_at(state, targets, held_out)
+    state.begin_window()
+    state = least_residuals(guided.step, targets, state, later, held_out=held_out)
+    assert [step.held_out for step in state.history[3:]] == [1.0, 0.95, 0.9, 0.895, 0.892]
 
 
 def test_a_window_that_is_full_starts_anew_and_still_arrives():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import SolveError
-from ...linear.krylov import WINDOW, State, Stopping, least_residuals, look_at
+from ...linear.krylov import LATER_GAIN, LATER_PATIENCE, WINDOW, State, Stopping, least_residuals, look_at
 from ...linear.normal_equations import Gram
 from ...linear.preconditioner import GuidedBySmallModel
 from ...linear.ridge import Ridge, compared, next_ridge
@@ -113,15 +113,15 @@ class Iterative:
             if keep is not None:
                 keep(state)
 
-        def iterated(state: State) -> State:
-            stopping = Stopping(settings.tolerance, settings.most_iterations)
+        def iterated(state: State, stopping: Stopping) -> State:
             return least_residuals(self.guided.step, self.targets, state, stopping, held_out=self.held_out, tell=after)
 
+        usual = Stopping(settings.tolerance, settings.most_iterations)
         window = min(WINDOW, settings.most_iterations)
         state = state or State.start(ridge.value, self.targets, self.guided.n_columns, window)
         state.worth = 0.0 if ridge.refinement is None else ridge.refinement.worth
         if not state.history or state.ridge == state.history[0].ridge:
-            state = iterated(state)
+            state = iterated(state, usual)
         while (rules := ridge.refinement) is not None and (other := next_ridge(state.compared, rules)) is not None:
             assert self.held_out is not None, "ridges are compared on held-out structures"
             state = state.with_ridge(other, self.targets)
@@ -131,7 +131,7 @@ class Iterative:
                 state = state.with_ridge(state.best_ridge, self.targets)
             if state.number == 0:
                 state.begin_window()
-            state = iterated(state)
+            state = iterated(state, replace(usual, patience=LATER_PATIENCE, gain=LATER_GAIN))
         best = state.best_ridge
         steps = [step for step in state.history if step.ridge == best]
         exact = steps[-1].residual <= settings.tolerance
