@@ -433,34 +433,30 @@ def committee_calls(
     predictor: Predictor, structures: dict[str, object], n_elements: int, n_features: int, random: np.random.Generator
 ) -> Iterator[Call]:
     """Members with all features; whether their deviations are right is tested elsewhere."""
-    weights = random.normal(size=(3, n_elements, n_features))
-    committee = {"predictor": predictor, "n_members": 3, "n_force_members": 2, "n_features": n_features,
-                 "weights": weights, "of_energies": np.array([0.5, 0.1, 0.8, 0.5]),
-                 "of_forces": random.uniform(0.1, 1.0, (n_elements, 3))}  # fmt: skip
-    arrays = [c_void_p(committee[name].ctypes.data) for name in ("weights", "of_energies", "of_forces")]
-    given = c_int64(3), c_int64(2), c_int64(n_features), *arrays
+    arrays = {"weights": random.normal(size=(3, n_elements, n_features)),
+              "of_energies": np.array([0.5, 0.1, 0.8, 0.5]), "of_forces": np.full((n_elements, 3), 0.5)}  # fmt: skip
+    committee = {"predictor": predictor, "n_members": 3, "n_force_members": 2, "n_features": n_features, **arrays}
+    given = c_int64(3), c_int64(2), c_int64(n_features), *(c_void_p(one.ctypes.data) for one in arrays.values())
     assert LIBRARY.qml_predictor_set_committee(predictor.handle, *given) == 0
     yield Call("qml_predictor_set_committee", committee, (), lambda _: None,
                words={"predictor": (None,), "n_members": (0, -1, 5000), "n_force_members": (-1, 4),
                       "n_features": (0, -1, 2 * n_features + 2), "of_energies": (-np.ones(4), np.zeros(4)),
-                      "of_forces": (-np.ones((n_elements, 3)), 2 * np.ones((n_elements, 3)))})  # fmt: skip
+                      "of_forces": (-arrays["of_forces"], 3 * arrays["of_forces"])})  # fmt: skip
     n, n_atoms = len(structures["cells"]), len(structures["element"])  # type: ignore[arg-type]
-    outputs = {"energies": (n,), "atom_energies": (n_atoms,), "forces": (n_atoms, 3), "virial": (n, 3, 3),
-               "energy_uncertainty": (n,), "atom_energy_uncertainty": (n_atoms,),
-               "force_uncertainty": (n_atoms,)}  # fmt: skip
+    outputs = {"energies": (n,), "atom_energies": (n_atoms,), "forces": (n_atoms, 3), "virial": (n, 3, 3)}
+    outputs |= {"energy_uncertainty": (n,), "atom_energy_uncertainty": (n_atoms,), "force_uncertainty": (n_atoms,)}
     yield Call("qml_predictor_predict_uncertain",
                {"predictor": predictor, **structures,
                 **{key: random.normal(size=size) for key, size in outputs.items()}, "threads": 2},
-               tuple(outputs), lambda _: None,
-               optional=("atom_energies", "forces", "virial", "force_uncertainty"), ordered=("offsets",),
-               words={"threads": (0,), "predictor": (None,)}, at_most={"element": n_elements - 1},
+               tuple(outputs), lambda _: None, optional=("atom_energies", "forces", "virial", "force_uncertainty"),
+               ordered=("offsets",), words={"threads": (0,), "predictor": (None,)}, at_most={"element": n_elements - 1},
                read={"cells": np.flatnonzero(np.repeat(structures["periodic"].ravel(), 3))})  # type: ignore[attr-defined]  # fmt: skip
     lists = list_call(predictor, n_elements, random)
     uncertainty = random.normal(size=len(lists.arguments["atom_energies"]))  # type: ignore[arg-type]
     arguments = {**lists.arguments, "uncertainty": uncertainty}
     arguments["threads"] = arguments.pop("threads")
-    yield replace(lists, function="qml_predictor_predict_lists_uncertain", arguments=arguments,
-                  outputs=(*lists.outputs, "uncertainty"))  # fmt: skip
+    outputs_too = (*lists.outputs, "uncertainty")
+    yield replace(lists, function="qml_predictor_predict_lists_uncertain", arguments=arguments, outputs=outputs_too)
 
 
 def load_calls(_: str, random: np.random.Generator) -> Iterator[Call]:
