@@ -167,8 +167,8 @@ def check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
     found = check(dataset, device=device)
     if found.ok and not {"energies", "forces"} <= kinds and "stress" not in kinds:
         return None
-    if not found.refuse and (stress := check_stress(dataset, device=device).finding):
-        found = replace(found, ok=False, refuse=True, findings=(*found.findings, stress))
+    if not found.refuse and (stress := check_stress(dataset, device=device)).finding:
+        found = replace(found, ok=False, refuse=stress.refuse, findings=(*found.findings, stress.finding))
     text = "\n".join(found.findings)
     if found.refuse:
         raise _contradiction(dataset, text)

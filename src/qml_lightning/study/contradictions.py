@@ -168,7 +168,7 @@ def _units_in(ratio: float) -> str:
     for one, other in permutations(ENERGY_IN_EV, 2):
         if ratio > 0 and abs(math.log(ratio * ENERGY_IN_EV[one] / ENERGY_IN_EV[other])) < math.log(UNIT):
             return f"They differ as {one} and {other} do."
-    return "They may come from another program or setting, or be of another electronic state."
+    return "They may belong to other frames, come from another program or setting, or be of another electronic state."
 
 
 def _names(data: Dataset, some: Tensor) -> str:
