@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..harness.benchmark import Benchmark, entries
 from ..harness.places import ROOT
-from ..speed import gpu_kernels, gpu_predicted, lammps, replicas, uncertainty_times
+from ..speed import gpu_kernels, gpu_predicted, lammps, replicas, repulsion, uncertainty_times
 from ..studies import (
     ablation,
     active_learning,
@@ -61,6 +61,7 @@ BLOCKS: dict[str, Block] = {
     "stability": tables_of(stability.STABILITY),
     "lammps": tables_of(lammps.LAMMPS),
     "lammps_runs": tables_of(lammps_runs.LAMMPS_RUNS),
+    "repulsion": tables_of(repulsion.REPULSION),
     "replicas": tables_of(replicas.REPLICAS_TOGETHER),
     "gpu_kernels": tables_of(gpu_kernels.GPU_KERNELS),
     "gpu_predicted": tables_of(gpu_predicted.GPU_PREDICTED),

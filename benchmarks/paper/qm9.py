@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from qml_lightning import Dataset, Potential, Recipe, recipes
+from qml_lightning import Dataset, Potential, Recipe, fit, recipes
 
 from ..harness.benchmark import Benchmark, Cell, Comparison, Entry, Headline, Options
 from ..harness.curves import both_logarithmic, draw_curve, row, slope
@@ -39,7 +40,10 @@ PARTS: dict[tuple[int, str | None], tuple[int, ...]] = {
     (32768, FEW): SIZES[:3],
     (32768, None): (10_000, MOST),
 }
-DENSITY_PARTS: dict[tuple[int, str | None], tuple[int, ...]] = {(32768, None): (MOST,)}
+DENSITY_PARTS: dict[tuple[int, str | None], tuple[int, ...]] = {(32768, None): (MOST,), (40960, None): (MOST,)}
+# Equations of so many features leave no memory for a second matrix: they are solved once, in place, with the ridge that
+# held-out molecules chose for 32768 features.
+SOLVED_ONCE = {40960: 1e-7}
 # The "default" recipe for molecules at rest without forces: HELD_OUT says how it was chosen.
 ENERGIES_ONLY = replace(
     recipes.DEFAULT,
@@ -100,6 +104,26 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
     recipe = recipe_for(cell["recipe"], cell["n_features"], instead=instead)
     assert isinstance(recipe, Recipe), "the ridge is chosen at each size, and the rest is given: use --recipe default"
     sizes = (50, 100, 200) if options.quick else _parts(cell["recipe"])[cell["n_features"], cell.get("part")]
+    ridge = SOLVED_ONCE.get(cell["n_features"])
+    curve = _grown(molecules, held, test, recipe, sizes) if ridge is None else _once(molecules, test, recipe, ridge)
+    return {
+        "curve": curve,
+        "n_test": len(test),
+        "recipe": recipe.as_dict(),
+        "held_out": HELD_OUT if recipe.representation == representations.ENERGIES_SERIES else HOW_FOUND,
+    }
+
+
+def _once(molecules: Dataset, test: Dataset, recipe: Recipe, ridge: float) -> list[dict[str, Any]]:
+    """The point of all molecules, from one fit with this ridge."""
+    potential = fit(molecules, replace(recipe, ridge=ridge))
+    return [{"n_train": len(molecules), "ridge": ridge, **errors(potential, test)}]
+
+
+def _grown(
+    molecules: Dataset, held: Dataset, test: Dataset, recipe: Recipe, sizes: Sequence[int]
+) -> list[dict[str, Any]]:
+    """A point for each number of molecules, from equations that grow; held-out molecules choose each ridge."""
     equations = _first(molecules, sizes[0], recipe)
     curve, ridge = [], _with_power(LARGEST_RIDGE * (FEWEST / sizes[0]) ** FALL)
     for before, n in zip((None, *sizes), sizes, strict=False):
@@ -109,12 +133,7 @@ def measure(cell: Cell, options: Options) -> dict[str, Any]:
         ridge = potential.recipe.ridge
         curve.append({"n_train": n, "ridge": ridge, **errors(potential, test)})
         print(f"  {curve[-1]}", flush=True)
-    return {
-        "curve": curve,
-        "n_test": len(test),
-        "recipe": recipe.as_dict(),
-        "held_out": HELD_OUT if recipe.representation == representations.ENERGIES_SERIES else HOW_FOUND,
-    }
+    return curve
 
 
 def _first(pool: Dataset, n: int, recipe: Recipe) -> Equations:
@@ -202,7 +221,8 @@ QM9 = Benchmark(
     "Energies only, tested on the 15 831 molecules of the paper's split. One set of equations grows from 1000 to "
     "75 000 molecules of its training pool and is solved at each size. The axes of the projection come from all "
     "75 000 geometries; no label beyond the size in question is used. A curve bends where its features are too few for "
-    "so many molecules; the most features were not tried with all sizes, as each takes minutes.",
+    "so many molecules; the most features were not tried with all sizes, as each takes minutes. 40960 features fill "
+    "the memory: they are solved once, with the ridge that was chosen for 32768.",
     cells, measure, tables, draw, headline,
     compared=compared,
     needs=("qm9/qm9.npz",),

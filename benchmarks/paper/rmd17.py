@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -27,9 +28,9 @@ SIZES = ((16384, "01"), (16384, "02"), (32768, "01"), (131072, "01"))
 MODELS: dict[str, dict[str, list[float]]] = PUBLISHED["rmd17"]["models"]
 PAPER, ACE = "paper, SORF-32768", "linear ACE"
 BEST, SHOWN = "density", "aspirin"  # recipe and molecule of the README
-ASIDE, LOWER = 0.1, 0.27  # of a line, by which ours stand above it and published ones below, so that none hides another
-# of published methods in the picture
-SECOND = ("FCHL19 GPR", "sGDML", "MACE")  # on a line of their own
+# Parts of a line by which ours stand above it, and rows of published ones below it; powers of ten that two of a row are
+# apart, so that none hides another.
+ASIDE, ROW, APART = 0.15, 0.21, 0.1
 LETTERS = {"FCHL19 GPR": "R", "sGDML": "S", "linear ACE": "A", "GAP": "G", "NequIP l=3": "N", "MACE": "M"}
 
 
@@ -104,17 +105,21 @@ def draw(entries: list[Entry]) -> Any:
     ours = {recipe: there for (n, recipe), there in _ours(entries).items() if PAPER.endswith(f"-{n}")} or {
         recipe: there for (_, recipe), there in _ours(entries).items()
     }
-    figure, axes = panels(2, height=4.3, sharey=True)
+    figure, axes = panels(2, height=4.8, sharey=True)
     for column, axis in enumerate(axes):
+        below = _rows_of_published(column)
         for name, model in MODELS.items():
-            dot, below = name == PAPER, ASIDE + (LOWER if name in SECOND else 0.0)
-            at = [(values[column], RMD17_MOLECULES.index(molecule) + below) for molecule, values in model.items()]
+            dot = name == PAPER
+            at = [
+                (values[column], RMD17_MOLECULES.index(molecule) + ASIDE + ROW * below[name, molecule])
+                for molecule, values in model.items()
+            ]
             letter = "" if dot else f"$\\mathrm{{{LETTERS[name]}}}$"
             axis.scatter(*zip(*at, strict=True), marker="o" if dot else letter, s=30 if dot else 24,
                          color=ORANGE if dot else GREY, label=name, linewidths=0, zorder=3 if dot else 2)  # fmt: skip
         for colour, (recipe, there) in zip((SKY, BLUE), ours.items(), strict=False):
             at = [
-                (mean(found, (ENERGY, FORCE)[column]), RMD17_MOLECULES.index(molecule) - 1.5 * ASIDE)
+                (mean(found, (ENERGY, FORCE)[column]), RMD17_MOLECULES.index(molecule) - ASIDE)
                 for molecule, found in there.items()
             ]
             axis.scatter(*zip(*at, strict=True), marker="o", s=34, color=colour, zorder=4, linewidths=0.6,
@@ -126,6 +131,20 @@ def draw(entries: list[Entry]) -> Any:
     axes[0].invert_yaxis()
     legend_above(figure, axes, 5)
     return figure
+
+
+def _rows_of_published(column: int) -> dict[tuple[str, str], int]:
+    """Row of each published method and molecule: the first one where it is next to no other."""
+    rows = {}
+    for molecule in RMD17_MOLECULES:
+        last: list[float] = []
+        there = sorted((model[molecule][column], name) for name, model in MODELS.items() if molecule in model)
+        for value, name in there:
+            place = math.log10(value)
+            row = next((row for row, before in enumerate(last) if place - before > APART), len(last))
+            last[row:] = [place, *last[row + 1 :]]
+            rows[name, molecule] = row
+    return rows
 
 
 def headline(entries: list[Entry]) -> list[Headline]:

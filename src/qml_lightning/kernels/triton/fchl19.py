@@ -24,6 +24,7 @@ VALUES = (32, 1)
 PULLBACK = {torch.float32: (32, 1), torch.float64: (32, 4)}
 JACOBIAN = {torch.float32: (32, 1), torch.float64: (8, 4)}
 FEW_ANGULAR = 4  # functions for which these sizes do; with more of them:
+VALUES3_OF_MANY = {torch.float32: VALUES, torch.float64: (4, 1)}
 PULLBACK_OF_MANY = {torch.float32: (32, 4), torch.float64: (16, 4)}
 JACOBIAN_OF_MANY = {torch.float32: (8, 1), torch.float64: (4, 4)}
 
@@ -35,10 +36,10 @@ def _arguments(p: FCHL19Arguments, vectors: Tensor) -> FCHL19:
 def environments(p: FCHL19Arguments, n_atoms: int, segments: Tensor, vectors: Tensor) -> Tensor:
     out = vectors.new_zeros(n_atoms, p.size)
     given = _arguments(p, vectors), segments.contiguous(), vectors.contiguous(), out
-    near, warps = VALUES
     if p.n_radial2:
-        launch(_values2, (n_atoms, p.n_elements), *given, warps=warps, NEAR=near)
+        launch(_values2, (n_atoms, p.n_elements), *given, warps=VALUES[1], NEAR=VALUES[0])
     if p.n_radial3:
+        near, warps = VALUES if p.n_angular <= FEW_ANGULAR else VALUES3_OF_MANY[vectors.dtype]
         launch(_values3, (n_atoms, p.n_elements, p.n_elements), *given, warps=warps, NEAR=near)
     return out
 
