@@ -12,7 +12,8 @@ import torch
 
 from .atoms.dataset import Dataset
 from .atoms.fingerprints import geometry_fingerprints
-from .atoms.structures import Labels
+from .atoms.neighbours import pairs_within
+from .atoms.structures import Labels, Structures, batches
 from .datasets.readers import from_ase
 from .errors import InputError
 from .exact import ExactPotential, ExactRecipe
@@ -52,6 +53,9 @@ MOST_MEMBERS = 64
 
 AnyRecipe = Recipe | Automatic | ExactRecipe
 AnyPotential = Potential | ExactPotential
+
+# Atoms whose neighbours are looked for at once.
+ATOMS_AT_ONCE = 2000
 
 
 class FitOptions(RecipeChanges, total=False):
@@ -129,6 +133,8 @@ class Request:
     def problem(self, data: Dataset) -> Problem:
         """The problem of learning from `data`, checked."""
         elements = None if self.basis is None else self.basis.elements
+        if not isinstance(self.start, ExactRecipe):
+            _refuse_short(self.start.representation.cutoff, data.structures)
         return Problem.of(data, self.learn, elements=elements, compute=self.compute)
 
     def screened(self, data: Dataset, tell: Progress = silent) -> Screened | None:
@@ -153,6 +159,20 @@ class Request:
         below = Repulsion.below(problem.structures, made.elements, cutoff)
         made = replace(made, trained_on=trained_on, repulsion=below)
         return self.compute.on_first(lambda: with_crowding(made, problem.structures))
+
+
+def _refuse_short(cutoff: float, structures: Structures) -> None:
+    """Raise an InputError if no atom has a neighbour within the cutoff, in structures of several atoms."""
+    several = (structures.counts > 1).nonzero()[:, 0]
+    for index in batches(structures.counts[several], ATOMS_AT_ONCE):
+        part = structures.select(several[index])
+        if len(pairs_within(part, cutoff, part.elements).centre):
+            return
+    if len(several):
+        raise InputError(
+            f"With a cutoff of {cutoff:g} Å no atom has a neighbour, so there is nothing to learn. Use a longer one: 4 "
+            "to 6 Å are usual. If that is the cutoff you meant, look at the unit of the coordinates (--length-unit)."
+        )
 
 
 def _changed(recipe: AnyRecipe, settings: RecipeChanges) -> AnyRecipe:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import warnings
 
 import numpy as np
@@ -46,6 +47,51 @@ def test_extended_xyz_wholly_in_atomic_units_is_told_with_the_options_that_read_
         data = load(path, length_unit="Bohr", energy_unit="Hartree")
         load(written(tmp_path / "right.extxyz", right))
     assert np.allclose(data.structures.positions[:9], right[0].positions, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda text: text.encode("utf-16"), r"UTF-16.*iconv"),
+        (lambda text: text.encode("utf-8-sig"), r"byte order mark.*sed"),
+        (lambda text: re.sub(r"(?m)^([CHO] +)(-?\d\.\d+)", r"\1\2D+00", text).encode(), r"Fortran's exponents.*D\+00"),
+        (lambda text: re.sub(r"(?m)^([CHO] +-?\d)\.", r"\1,", text).encode(), r"decimal commas, such as -?\d,"),
+        (lambda text: re.sub(r"energy=(-?\d+)\.", r"energy=\1,", text).encode(), r"decimal commas"),
+    ],
+)
+def test_text_that_ase_cannot_read_is_named_with_the_command_that_mends_it(tmp_path, change, words):
+    path = written(tmp_path / "set.extxyz", ethanols())
+    right = load(path)
+    path.write_bytes(change(path.read_text()))
+    with pytest.raises(InputError, match=words) as error:
+        load(path)
+    subprocess.run(str(error.value).rpartition("Mend it: ")[2], shell=True, cwd=tmp_path, check=True)
+    mended = load(tmp_path / "new.xyz")
+    assert torch.equal(mended.labels.energies, right.labels.energies)
+    assert torch.equal(mended.structures.positions, right.structures.positions)
+
+
+def test_commas_in_other_places_are_no_decimal_commas(tmp_path):
+    path = renamed(written(tmp_path / "set.extxyz", ethanols()), (" energy=", ' grid=2,3 remark="1,5" energy='))
+    assert len(load(path)) == 4
+
+
+@pytest.mark.parametrize(("key", "dtype"), [("E", np.float16), ("F", np.float16), ("E", np.int64), ("F", np.int32)])
+def test_labels_with_lost_digits_are_told(tmp_path, key, dtype):
+    random = np.random.default_rng(0)
+    arrays = {
+        "R": random.normal(size=(6, 3, 3)),
+        "F": random.normal(size=(6, 3, 3)) * 5,
+        "E": random.normal(size=6) * 9,
+    }
+    np.savez(tmp_path / "set.npz", z=np.array([8, 1, 1]), **(arrays | {key: arrays[key].astype(dtype)}))
+    with pytest.warns(UserWarning, match=rf"{key} is saved as {np.dtype(dtype)}.*The rest is lost"):
+        load(tmp_path / "set.npz", energy_unit="eV", length_unit="Å")
+
+
+def test_a_cutoff_below_all_distances_is_refused_in_words():
+    with pytest.raises(InputError, match=r"cutoff of 0.1 Å no atom has a neighbour"):
+        qml.fit(from_ase(ethanols(8)), cutoff=0.1, ridge=1e-6)
 
 
 # labels that are dropped

@@ -39,8 +39,8 @@ datasets: usage archive xyz_sizes content npz frames citations entries unit_hint
   several writers
 exact: recipe groups covariance potential file fit
 api
-study: trends learning_curve tuning label_check stress_check statistics calibration posterior selection vibrations
-  infrared
+study: contradictions trends learning_curve tuning label_check stress_check statistics calibration posterior selection
+  vibrations infrared
 adapters: engine ase delta dipoles ase_plugin ipi metatomic openmm torchsim lammps.folder lammps.build lammps.run
   lammps.external lammps
 dynamics: replicas ensembles restart files watch known_ground run checks

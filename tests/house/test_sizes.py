@@ -22,7 +22,7 @@ MOST_LINES = {
     "training": 3300,
     "datasets": 2300,
     "exact": 600,
-    "study": 1300,
+    "study": 1500,
     "adapters": 800,
     "dynamics": 800,
     "report": 1800,

@@ -140,27 +140,38 @@ def named_data(valid: str | None) -> list[str]:
     return [valid] if valid and held_part(valid) is None else []
 
 
+def refuse_two_kinds_of_energies(dataset: Dataset) -> None:
+    """Raise an InputError if the energies are of two units or zeros: outliers cannot be told then."""
+    from ..study.contradictions import split_energies
+
+    if text := split_energies(dataset)[1]:
+        raise _contradiction(dataset, text)
+
+
+def _contradiction(dataset: Dataset, text: str) -> InputError:
+    return InputError(
+        f"The labels of {dataset.source.name} contradict each other.\n{text}\n"
+        "Correct the data, or train anyway with --no-label-check."
+    )
+
+
 def check_labels(dataset: Dataset, device: torch.device) -> LabelReport | None:
     """Print a warning if labels do not seem to belong together; raise an InputError if that is certain.
 
-    None if the data set has labels of one kind only.
+    None if there is nothing to compare: the data set has labels of one kind only, and no structure twice.
     """
-    from ..study.label_check import NOTHING
     from ..study.label_check import check_labels as check
     from ..study.stress_check import check_stress
 
     kinds = set(dataset.labels.kinds)
-    if not {"energies", "forces"} <= kinds and "stress" not in kinds:
+    found = check(dataset, device=device)
+    if found.ok and not {"energies", "forces"} <= kinds and "stress" not in kinds:
         return None
-    found = check(dataset, device=device) if {"energies", "forces"} <= kinds else NOTHING
-    if not found.refuse and (stress := check_stress(dataset, device=device).finding):
-        found = replace(found, ok=False, refuse=True, findings=(*found.findings, stress))
+    if not found.refuse and (stress := check_stress(dataset, device=device)).finding:
+        found = replace(found, ok=False, refuse=stress.refuse, findings=(*found.findings, stress.finding))
     text = "\n".join(found.findings)
     if found.refuse:
-        raise InputError(
-            f"The labels of {dataset.source.name} contradict each other.\n{text}\n"
-            "Correct the data, or train anyway with --no-label-check."
-        )
+        raise _contradiction(dataset, text)
     if not found.ok:
         panel("Warning", text, colour="yellow")
     return found

@@ -26,7 +26,16 @@ from .options import (
     spread,
 )
 from .overlap import repeats_note, shared_note
-from .portions import check_labels, evaluate_all, held_part, named_data, parts_of, refuse_useless, resumable
+from .portions import (
+    check_labels,
+    evaluate_all,
+    held_part,
+    named_data,
+    parts_of,
+    refuse_two_kinds_of_energies,
+    refuse_useless,
+    resumable,
+)
 from .recipe_options import RecipeOptions
 from .screen import note, notes, panel, progress, show, show_json, teaching, warnings_shown
 from .tables import choice_table, error_table, metrics_as_json, model_facts, show_plan, symbol
@@ -270,6 +279,8 @@ class _Fitted:
 
 def _fitted(request: Request, problem: Problem, data: Dataset, device: torch.device | None, tell: Progress) -> _Fitted:
     """Look for outliers, check the labels on `device` (None: do not), and fit."""
+    if device is not None:
+        refuse_two_kinds_of_energies(data)
     outliers = request.screened(data, tell)
     if outliers is not None and outliers.dropped:
         data = outliers.data

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -231,6 +232,7 @@ def _with_labels(archive: Archive, prefix: str, content: Content, keys: LabelKey
     n_frames, energies, forces, stress = len(content.counts), None, None, None
     forces_key = _key(archive, keys.forces, prefix, FORCES)
     if forces_key is not None:
+        _warn_of_lost_digits(archive, forces_key)
         forces, used["forces"] = _forces(archive, forces_key, prefix, content), forces_key
     elif keys.forces is None:
         wanted = archive.header(next(prefix + name for name in POSITIONS if prefix + name in archive.keys)).shape
@@ -239,6 +241,7 @@ def _with_labels(archive: Archive, prefix: str, content: Content, keys: LabelKey
     if energy_key is None and keys.energy is None:
         refuse_ignored(archive.name, "energies", _energy_candidates(archive, prefix, n_frames, forces is not None))
     if energy_key is not None:
+        _warn_of_lost_digits(archive, energy_key)
         energies, used["energies"] = _floats(archive, energy_key), energy_key
         if energies.size != n_frames:
             raise InputError(f"{archive.name}: wanted {n_frames} {energy_key}, got the shape {energies.shape}.")
@@ -301,6 +304,17 @@ def _forces(archive: Archive, key: str, prefix: str, content: Content) -> np.nda
         numbers = archive[_numbers_key(archive, prefix, archive[key])]
         flat = flat[np.broadcast_to(numbers != 0, wanted[:2]).ravel()]
     return flat
+
+
+def _warn_of_lost_digits(archive: Archive, key: str) -> None:
+    """Warn of labels that were saved as whole numbers, or as floats with three digits."""
+    dtype = archive.header(key).dtype
+    if dtype.kind in "iu" or dtype.itemsize == 2:
+        digits = "whole numbers" if dtype.kind in "iu" else "three digits"
+        warnings.warn(
+            f"{archive.name}: {key} is saved as {dtype}, with {digits} only. The rest is lost: save it as float64.",
+            stacklevel=5,
+        )
 
 
 def _floats(archive: Archive, key: str) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Sizes that an XYZ file declares, checked against its lines before ASE allocates anything, and an end that was cut."""
+"""XYZ files before ASE reads them: declared sizes, an end that was cut, numbers and letters written another way."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ NUMBER = re.compile(rb"[-+]?\d*\.\d*")
 # Bytes of memory that ASE needs for each byte of text, about.
 ROOM = 4
 TAIL = 16384  # bytes at the end of a file that tell whether it was cut
+HEAD = 16384  # and at its beginning that tell how it is written
+FORTRAN = re.compile(rb"(?<![\w.])[-+]?\d+\.\d*[dD][-+]?\d+\b")
+COMMA = re.compile(rb"(?:^[ \t]*[A-Za-z]{1,2}[ \t]+|energy=\"?)([-+]?\d+,\d+)(?=\s|\"|$)", re.MULTILINE)
 CUT = "{} may be cut: it ends without a new line, and its last number, {}, has fewer digits than the others."
 
 
@@ -37,6 +40,8 @@ def check_xyz(path: Path, frames: int | None = None) -> None:
         _check_end(path)
     try:
         with opener(path, "rb") as file:
+            _check_writing(file.read(HEAD), path.name)
+            file.seek(0)
             for frame in itertools.count() if frames is None else range(frames):
                 if not _check_frame(file, f"{path.name} cannot be read: frame {frame}"):
                     return
@@ -63,6 +68,23 @@ def _check_frame(file: IO[Any], where: str) -> bool:
             f"{where} says {n:,} atoms, and the file ends after {found:,} of them. It may be incomplete: copy it again."
         )
     return True
+
+
+def _check_writing(head: bytes, name: str) -> None:
+    """Refuse letters and numbers that ASE cannot read, with the command that mends them."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in head:
+        why, mend = "is written in UTF-16, or is no text", f"iconv -f UTF-16 -t UTF-8 {name} > new.xyz"
+    elif head.startswith(b"\xef\xbb\xbf"):
+        why, mend = "begins with a byte order mark", f"sed '1s/^\\xEF\\xBB\\xBF//' {name} > new.xyz"
+    elif found := FORTRAN.search(head):
+        why = f"has Fortran's exponents, such as {found[0].decode()}"
+        mend = rf"sed -E 's/([0-9.])[dD]([-+]?[0-9])/\1E\2/g' {name} > new.xyz"
+    elif found := COMMA.search(head):
+        why = f"has decimal commas, such as {found[1].decode()}"
+        mend = rf"sed -E 's/([0-9]),([0-9])/\1.\2/g' {name} > new.xyz"
+    else:
+        return
+    raise InputError(f"{name} {why}, which ASE does not read. Mend it: {mend}")
 
 
 def _columns(comment: bytes, where: str) -> int:

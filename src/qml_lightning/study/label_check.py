@@ -1,4 +1,4 @@
-"""Check that energies and forces belong together: finds mixed units, a wrong sign, shuffled frames, a wrong zero.
+"""Check that labels belong together: finds mixed units, a wrong sign, shuffled frames, a wrong zero.
 
 Two small fits, each to one kind of label, predict the other kind. Energies alone predict forces well enough for any
 data set; forces alone predict energies very well for frames of one system.
@@ -27,6 +27,7 @@ from ..model.features import FeatureSettings
 from ..model.predictor import Prediction
 from ..model.recipe import Recipe
 from ..model.representations.fchl19 import FCHL19
+from .contradictions import disagreement_note, split_energies
 
 # Small, with a short cutoff: takes seconds, and is good to a few per cent.
 RECIPE = Recipe(
@@ -40,9 +41,10 @@ RECIPE = Recipe(
 MANY = (500, 8000)
 FEW = (100, 1200)
 FEWEST = 20  # structures: below this the check says nothing
-ENOUGH = 50  # structures: below this it does not say that labels are unrelated
-# Correlation of forces with those that the energies predict: 0.6 to 1 in healthy sets, below 0.4 in shuffled ones.
-RELATED, UNRELATED = 0.5, 0.45
+ENOUGH, SURELY_ENOUGH = 50, 100  # structures: below these it does not say that labels are unrelated, or refuse them
+# Correlation of forces with those that the energies predict: 0.6 to 1 in healthy sets (0.31 in 50
+# structures of many molecules), below 0.4 in shuffled ones.
+RELATED, UNRELATED, REFUSED = 0.5, 0.45, 0.3
 SURE = 0.9
 FAR = 8.0  # standard deviations: energies farther off are suspect, and closer ones have the same zero
 
@@ -94,7 +96,18 @@ class _Evidence:
 
 
 def check_labels(data: Dataset, *, device: torch.device | str = "cpu", kernels: str | None = None) -> LabelReport:
-    """Compare the energies with the forces of a sample of `data`; takes seconds."""
+    """Compare the labels of one kind with each other, and energies with forces of a sample of `data`; takes seconds."""
+    strange, split = split_energies(data)
+    report = _compared(data.select((~strange).nonzero()[:, 0]) if split else data, device, kernels)
+    findings = [text for text in (split, disagreement_note(data)) if text]
+    if not findings:
+        return report
+    refuse = report.refuse or bool(split)
+    return replace(report, ok=False, findings=(*findings, *report.findings), refuse=refuse)
+
+
+def _compared(data: Dataset, device: torch.device | str, kernels: str | None) -> LabelReport:
+    """Comparison of the energies with the forces of a sample of `data`."""
     known = _with_both(data)
     if len(known) < FEWEST:
         return NOTHING
@@ -118,8 +131,10 @@ def check_labels(data: Dataset, *, device: torch.device | str = "cpu", kernels: 
         best, findings, refuse = _verdict(witnesses, data)
     elif len(many) >= ENOUGH and from_energies.correlation < UNRELATED:
         findings = [UNRELATED_LABELS.format(best.correlation)]
+        refuse = len(many) >= SURELY_ENOUGH and best.correlation < REFUSED
     if data.source.varies and (len(shifted) or UNRELATED_LABELS.format(best.correlation) in findings):
         findings, shifted = [NOT_MODELLED.format(best.correlation, " and ".join(data.source.varies))], shifted[:0]
+        refuse = False
     if len(shifted):
         first = ", ".join(map(str, many[shifted[:5]].tolist()))
         findings.append(WRONG_ZERO.format(len(shifted), len(many), first))

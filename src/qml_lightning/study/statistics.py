@@ -18,6 +18,7 @@ from ..atoms.structures import Structures, batches
 from ..datasets.usage import is_plain
 from ..errors import InputError
 from ..model.baseline import found_baseline
+from .contradictions import disagreement_note, split_energies
 
 # Pairs beyond this distance do not tell of atoms that are too close.
 NEAR = 3.0  # Å
@@ -106,7 +107,7 @@ def statistics_of(data: Dataset) -> Statistics:
     counts = {kind: int(x.reshape(len(x), -1).isfinite().all(1).sum()) for kind, x in known.items() if x is not None}
     if labels.forces is not None:
         counts["forces"] = len(data) - len(structures.structure_of_atom[~labels.forces.isfinite().all(1)].unique())
-    notes = _notes(data)
+    notes, (_, split) = _notes(data), split_energies(data)
     groups = Counter([] if data.groups is None else [str(name) for name in data.groups])
     return Statistics(
         name=data.source.name,
@@ -134,7 +135,11 @@ def statistics_of(data: Dataset) -> Statistics:
         largest_forces=_largest_forces(data, forces),
         shortest=_shortest(data),
         repeated=_repeated(data),
-        notes=(*(text for text in notes if not is_plain(text)), *(str(one.message) for one in told)),
+        notes=(
+            *(text for text in notes if not is_plain(text)),
+            *(str(one.message) for one in told),
+            *filter(None, [split]),
+        ),
         remarks=tuple(filter(is_plain, notes)),
     )
 
@@ -255,13 +260,5 @@ def _repeated(data: Dataset) -> tuple[str, ...]:
     first, again = int(found.first[0]), int(found.again[0])
     many = "One structure repeats" if len(found) == 1 else f"{len(found):,} structures repeat"
     lines = [f"{many} an earlier one: {data.name_of(again)} is the same as {data.name_of(first)}"]
-    energies = data.labels.energies
-    if energies is not None:
-        apart = (energies[found.first] - energies[found.again]).abs()
-        worst = int(torch.where(apart.isfinite(), apart, -1.0).argmax())
-        if float(apart[worst]) > 1e-3:
-            where = f"{data.name_of(int(found.again[worst]))} and {data.name_of(int(found.first[worst]))}"
-            lines.append(
-                f"repeated structures have energies that differ by up to {float(apart[worst]):.3g} eV ({where})"
-            )
-    return tuple(lines)
+    differ = disagreement_note(data)
+    return (*lines, differ) if differ else tuple(lines)
