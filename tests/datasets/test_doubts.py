@@ -375,7 +375,7 @@ def test_results_of_a_calculator_that_several_structures_share_are_refused():
 CLEAN = [
     *(f"rmd17_{name}" for name in ("aspirin", "benzene", "ethanol", "uracil")),
     *(f"md17_{name}_2k" for name in ("aspirin", "ethanol", "uracil")),
-    "3bpa", "qm9@0:3000", "qm7", "small_mols", *(f"zuo2020_{name}" for name in ("Li", "Mo", "Si", "Cu")),
+    "3bpa", "qm9:test@0:3000", "qm7", "small_mols", *(f"zuo2020_{name}" for name in ("Li", "Mo", "Si", "Cu")),
     "snap_Ta", "snap_InP", "water_pbe0ts", "ethanol",
 ]  # fmt: skip
 

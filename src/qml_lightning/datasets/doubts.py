@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
+from ase.data import chemical_symbols
 
 from ..atoms.structures import Labels, Structures
 from ..errors import InputError
@@ -17,6 +18,7 @@ DENSE = 40.0  # Å³
 # Atoms that are farther apart than this in all frames do not interact.
 APART = 6.0  # Å
 LOOKED_AT = 50  # frames whose distances are measured
+FEW_STRUCTURES, MANY_STRUCTURES = 5, 50  # an element in fewer structures is rare, in a set of so many or more
 FEWEST_HELD = 5  # frames with atoms that were held fixed, from which on it is no chance
 
 
@@ -31,7 +33,7 @@ def states_that_vary(states: Mapping[str, np.ndarray]) -> tuple[str, ...]:
 
 def look_at(content: Content, structures: Structures, labels: Labels, name: str) -> tuple[str, ...]:
     """Notes about what is unusual; an InputError for forces that cannot be, a DataWarning for what is likely wrong."""
-    notes = (*_states(content, name), *_missing(content), *_open_cells(structures, name))
+    notes = (*_states(content, name), *_missing(content), *_open_cells(structures, name), *_rare(structures))
     _distances(structures, name)
     if labels.forces is not None:
         _zero_forces(structures, labels, name)
@@ -69,6 +71,21 @@ def _missing(content: Content) -> tuple[str, ...]:
         if len(missing):
             first = ", ".join(map(str, content.rows[missing[:3]]))
             notes.append(f"{len(missing)} of {len(content.counts)} frames have no {kind} (first: {first})")
+    return tuple(notes)
+
+
+def _rare(structures: Structures) -> tuple[str, ...]:
+    """One note about each element that is in very few structures."""
+    if len(structures) < MANY_STRUCTURES:
+        return ()
+    notes = []
+    for element in structures.elements:
+        n = len(structures.structure_of_atom[structures.numbers == element].unique())
+        if n < FEW_STRUCTURES:
+            notes.append(
+                f"{chemical_symbols[element]} is in {n} of {len(structures):,} structures: a model learns little about "
+                "it, and its errors are larger. Add structures with it, or leave these out"
+            )
     return tuple(notes)
 
 
