@@ -310,8 +310,8 @@ REAL_WORK = Benchmark(
     "real_work",
     "Real work",
     "Models with the fixed default recipe: ethanol (rMD17, 1000 structures, 4096 features), silicon (Zuo 2020, 214 "
-    "structures, 4096 features), water (240 structures, 4096 features). Scans of normal modes of ethanol are DFT of the "
-    "same level as the training data. Water: 64 molecules, 10 ps of NPT at 300 K, the second half.",
+    "structures, 4096 features), water (240 structures, 4096 features). Scans of normal modes of ethanol are DFT of "
+    "the same level as the training data. Water: 64 molecules, 10 ps of NPT at 300 K, the second half.",
     cells, measure, tables, draw,
     needs=(*rmd17_files("ethanol"), EXTRA, "zuo2020/Si.npz", "water/water_pbe0ts.npz"),
     threads=1,
