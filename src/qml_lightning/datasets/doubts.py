@@ -7,7 +7,6 @@ from collections.abc import Mapping
 
 import numpy as np
 import torch
-from ase.data import chemical_symbols
 
 from ..atoms.structures import Labels, Structures
 from ..errors import InputError
@@ -78,6 +77,8 @@ def _rare(structures: Structures) -> tuple[str, ...]:
     """One note about each element that is in very few structures."""
     if len(structures) < MANY_STRUCTURES:
         return ()
+    from ase.data import chemical_symbols
+
     notes = []
     for element in structures.elements:
         n = len(structures.structure_of_atom[structures.numbers == element].unique())
