@@ -18,7 +18,7 @@ COMMANDS = {
     "update": ["update", "m.safetensors", "ethanol:train@12:20", "--equations", "m.eq", "--no-label-check"],
     "train over a model": ["train", DATA, "-m", "m.safetensors", "--equations", "m.eq", "--overwrite",
                            "--checkpoint-seconds", "0", *FAST],
-    "merge": ["merge", "m.eq", "m.eq", "-o", "m.eq", "--overwrite", "--repeated"],
+    "merge": ["merge", "m.eq", "m.eq", "-o", "both.eq", "--overwrite", "--repeated"],
     "properties": [*PROPERTIES, "-m", "p.safetensors", "--overwrite"],
     "predict": ["predict", "m.safetensors", "d.extxyz", "-o", "in.extxyz", "--overwrite"],
     "tune with 2 processes": ["tune", "ethanol:train@0:20", "-o", "r.json", "--overwrite", "--jobs", "2", "--features",
@@ -32,7 +32,7 @@ def kill_cases(victims: Path, folder: Path, kills: int, terms: int, seed: int) -
     """Verdicts on commands that get SIGKILL or SIGTERM at moments drawn by the seed."""
     server, verdicts = Server(), []
     quick = [name for name in COMMANDS if not name.startswith("tune")]
-    took = {name: server.run(COMMANDS[name], _copy(victims, folder / f"timed {name}"), None, 9)[2] for name in quick}
+    took = {name: _seconds_of(name, server, _copy(victims, folder / f"timed {name}")) for name in quick}
     took["tune with 2 processes"] = 20.0
     for number in range(kills + terms):
         chance = random.Random(f"{seed} kill {number}")
@@ -46,6 +46,14 @@ def kill_cases(victims: Path, folder: Path, kills: int, terms: int, seed: int) -
         shutil.rmtree(here)
     server.end()
     return verdicts
+
+
+def _seconds_of(name: str, server: Server, folder: Path) -> float:
+    """Seconds of a command that nothing stops."""
+    code, said, seconds = server.run(COMMANDS[name], folder, None, 9)
+    if code != 0:
+        raise SystemExit(f"{name} ends with {code} by itself: {said}")
+    return seconds
 
 
 def _copy(victims: Path, folder: Path) -> Path:
@@ -87,7 +95,7 @@ def _wrong(name: str, how: signal.Signals, code: int, said: str, folder: Path, s
     if left := _processes_in(folder):
         return f"processes are left: {left}"
     counts = []
-    for file in ("m.eq", "m.safetensors"):
+    for file in ("m.eq", "m.safetensors", "both.eq"):
         done, output, _ = server.run(["info", file, "--json"], folder, None, 9)
         if done != 0:
             return f"{file} is lost: {output}"
