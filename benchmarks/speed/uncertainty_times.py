@@ -13,7 +13,7 @@ from ..harness.models import load, rmd17_files, with_features
 from ..harness.systems import liquid_water
 from ..harness.tables import table
 
-MEMBERS, ROUNDS = 8, 15
+MEMBERS, ROUNDS = 8, 60
 FEATURES = (2048, 4096, 8192, 16384, 32768)
 WATER = "one cell of water"
 SYSTEMS = {
