@@ -1,4 +1,4 @@
-"""QM9: learning curve of atomisation energies to 75 000 molecules, from one set of equations that grows."""
+"""QM9: learning curve of atomisation energies to 75 000 molecules, from equations that grow."""
 
 from __future__ import annotations
 

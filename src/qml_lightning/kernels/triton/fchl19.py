@@ -18,8 +18,8 @@ from .geometry import Pairs, centres_of_pairs, direction_of, dot3, element_at, p
 from .launch import launch, registers
 
 # Neighbours of a block and warps of its program. With one warp a thread has a triple of its own, where more of them all
-# compute the same angles. In float64, and with more angular functions, registers do not hold so much of derivatives
-# without spilling any.
+# compute the same angles. In float64, and with more angular functions, registers do not hold so much without spilling
+# any.
 VALUES = (32, 1)
 PULLBACK = {torch.float32: (32, 1), torch.float64: (32, 4)}
 JACOBIAN = {torch.float32: (32, 1), torch.float64: (8, 4)}
